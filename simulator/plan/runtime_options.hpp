@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "simulator/topology/topology.hpp"
+#include "simulator/units/precision.hpp"
+
+namespace tpplan {
+
+enum class Fusion { eager, jit, compiled };  // how element-wise kernels are merged
+enum class TpOverlap {
+  none,          // every tensor-parallel collective waits (Megatron-LM of 2021)
+  wgrad,         // the backward collective hides behind the weight-gradient product (Megatron-LM since 2022)
+  async,         // decomposed products (torchtitan's async TP)
+  user_buffers,  // Transformer Engine's user-buffer overlap
+};
+enum class DpOverlap { none, backward };
+inline constexpr std::array<std::string_view, 3> kFusionNames{"eager", "jit", "compiled"};
+inline constexpr std::array<std::string_view, 4> kTpOverlapNames{"none", "wgrad", "async", "user_buffers"};
+inline constexpr std::array<std::string_view, 2> kDpOverlapNames{"none", "backward"};
+
+/// What the training software does, apart from the layout: kernels, fusion, overlap, formats of gradients and state.
+/// Defaults describe a present-day Megatron-class trainer; named profiles give the documented defaults of others.
+struct RuntimeOptions {
+  std::string framework = "megatron-core";
+  AttentionKernel attention = AttentionKernel::flash2;
+  bool fused_norm = true;
+  Fusion fusion = Fusion::jit;
+  bool fused_cross_entropy = true;
+  TpOverlap tp_overlap = TpOverlap::wgrad;
+  DpOverlap dp_overlap = DpOverlap::backward;
+  bool gradient_bucketing = true;      // false: one reduction per tensor group after the last backward
+  double zero3_bandwidth_share = 1;    // of the fabric, that parameter gathers reach (DeepSpeed of 2021: a quarter)
+  bool reshard_after_forward = true;   // ZeRO-3: gather again in the backward
+  bool cuda_graphs = false;
+  int kernels_per_layer = 40;          // launched by the host for one layer forward
+  Seconds launch;                      // host time of one launch; 0: the device's
+  double gradient_bytes = 4;           // of an element as accumulated
+  double reduce_bytes = 4;             // of an element as reduced over data-parallel ranks
+  double optimizer_bytes = 12;         // fp32 master weight and two moments
+  bool p2p_overlap = false;            // pipeline transfers hide behind compute
+  bool embedding_weighs_a_layer = false;
+  bool selective_saves_products = false;  // torchtitan's per-operator selective recompute
+  Seconds fixed_per_step = milliseconds(10);
+  bool operator==(const RuntimeOptions&) const = default;
+};
+
+}  // namespace tpplan
