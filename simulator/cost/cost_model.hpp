@@ -1,5 +1,6 @@
 #pragma once
 
+#include "simulator/cost/constants.hpp"
 #include "simulator/topology/topology.hpp"
 #include "simulator/units/precision.hpp"
 #include "simulator/units/units.hpp"
@@ -16,6 +17,7 @@ struct ProductShape {
   double batch = 1;
   double extra_bytes = 0;  // moved besides A, B and C: an fp32 accumulator, a bias
   Precision precision = Precision::bf16;
+  bool aligned = true;     // rows of 16-bit operands are multiples of 8 elements
 };
 
 /// Fused attention of one layer on one rank: b samples, a query heads, d head size, s tokens.
@@ -29,7 +31,11 @@ struct AttentionShape {
 /// a calibration puts fitted values.
 class CostModel {
  public:
+  explicit CostModel(const KernelConstants& constants) : constants_(constants) {}
   virtual ~CostModel() = default;
+  CostModel(const CostModel&) = default;
+  CostModel& operator=(const CostModel&) = default;
+
   [[nodiscard]] virtual Seconds product(const ProductShape& shape) const = 0;
   [[nodiscard]] virtual Seconds attention(const AttentionShape& shape) const = 0;
   /// A kernel limited by memory: `bytes` read and written, in `kernels` launches.
@@ -37,6 +43,11 @@ class CostModel {
   /// `bytes` is the size of the whole message: what all-reduce reduces, what all-gather gathers on each rank, what
   /// reduce-scatter starts from, what a send sends.
   [[nodiscard]] virtual Seconds collective(Collective what, Bytes bytes, const GroupPath& path) const = 0;
+
+  [[nodiscard]] const KernelConstants& constants() const { return constants_; }
+
+ private:
+  KernelConstants constants_;
 };
 
 }  // namespace tpplan

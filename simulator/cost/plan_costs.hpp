@@ -4,6 +4,7 @@
 
 #include "simulator/cost/cost_model.hpp"
 #include "simulator/plan/problem.hpp"
+#include "simulator/plan/shares.hpp"
 
 namespace tpplan {
 
@@ -42,11 +43,8 @@ struct LayerKey {
 /// Costs of the building blocks for one LayerKey, one micro-batch, one tensor rank.
 struct LayerCosts {
   Passes layer, embedding, head;
-  double layer_parameters = 0;      // held by one tensor rank
-  double embedding_parameters = 0;
-  double head_parameters = 0;       // 0 when tied and the embedding is on the same rank
-  double tied_parameters = 0;       // copy of the embedding on the last rank, when tied and pp > 1
-  Bytes boundary;                   // activations that pass from one stage to the next, of one tensor rank
+  BlockParameters parameters;  // held by one tensor rank
+  Bytes boundary;              // activations that pass from one stage to the next, of one tensor rank
 };
 
 /// Communication of the data-parallel axis and the optimizer for one pipeline rank.
@@ -58,27 +56,47 @@ struct RankCosts {
   Seconds optimizer;
 };
 
+/// A layer, the embedding or the head, as one micro-batch on one tensor rank meets it.
+struct Block {
+  Passes passes;
+  double parameters = 0;
+  Seconds gather, reduce;  // ZeRO 3 only: its weights before a pass, its gradients after the backward
+};
+
 /// Everything that the engine and the closed form need of one plan.
 struct PlanCosts {
-  std::vector<Passes> stages;         // [pp * vpp], one micro-batch
-  std::vector<Seconds> transfer;      // [pp * vpp - 1], stage i to i + 1, one direction, one micro-batch
-  double transfer_blocks = 0;         // share of a transfer during which the receiver's compute waits
-  std::vector<RankCosts> ranks;       // [pp]
-  // ZeRO-3, per layer and micro-batch
-  Seconds layer_gather, layer_reduce;
-  Seconds embedding_gather, head_gather;
-  bool gather_overlaps = true;
-  Seconds gradient_norm;              // the norm's reduction over all axes
-  Seconds fixed;                      // data, logging
+  Block layer, embedding, head;
+  std::vector<Passes> stages;       // [pp * vpp], one micro-batch: the sums of their blocks
+  std::vector<double> parameters;   // [pp * vpp]
+  std::vector<Seconds> transfer;    // [pp * vpp - 1], stage i to i + 1, one direction, one micro-batch
+  double transfer_blocks = 0;       // share of a transfer during which the receiver's compute waits
+  Bytes boundary;                   // bytes of a transfer
+  std::vector<RankCosts> ranks;     // [pp]
+  bool reduces_overlap = true;      // gradients are reduced while the backward goes on
+  bool gathers_overlap = false;     // ZeRO 1, 2: gathered during the first forward of the step
+  bool gathers_twice = true;        // ZeRO 3: gathered again for the backward
+  Seconds tied_reduce;              // the two copies of a tied embedding, first and last pipeline rank
+  Seconds gradient_norm;            // the norm's reduction over all axes
+  Seconds fixed;                    // data, logging
+  double gradient_bytes = 4;        // of an element as reduced
   double overlap_slowdown = 0;
-  double straggler = 1;               // all compute is this much slower
+  double straggler = 1;             // all compute is this much slower
 };
+
+/// The groups of one layout on the topology. They do not depend on batch, ZeRO or recompute; callers keep them by degrees.
+struct PlanPaths {
+  GroupPath replicas;           // the data- (and context-) parallel group
+  std::vector<GroupPath> hops;  // [pp], from pipeline rank i to (i + 1) % pp; empty without a pipeline
+  GroupPath ends;               // first to last pipeline rank
+  GroupPath everyone;
+};
+[[nodiscard]] PlanPaths plan_paths(const Topology& topology, const ParallelPlan& plan);
 
 /// Cost of the blocks. About 2 microseconds; callers keep it by key.
 [[nodiscard]] LayerCosts layer_costs(const Problem& problem, const CostModel& model, const LayerKey& key);
 
 /// Puts the blocks together for one plan. `plan` must be legal.
 [[nodiscard]] PlanCosts plan_costs(const Problem& problem, const CostModel& model, const ParallelPlan& plan,
-                                   const LayerCosts& blocks);
+                                   const LayerCosts& blocks, const PlanPaths& paths);
 
 }  // namespace tpplan

@@ -48,6 +48,10 @@ struct SimulationReport {
 [[nodiscard]] SimulationReport simulate_plan(const Problem& problem, const CostModel& model, const ParallelPlan& plan,
                                              bool keep_timeline = false);
 
+/// The same from costs at hand, without the memory report.
+[[nodiscard]] SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan, const PlanCosts& costs,
+                                             bool keep_timeline);
+
 /// A proven lower bound of simulate_plan(...).step from the same costs, in a few hundred nanoseconds:
 /// no event can come earlier than the sums of work that must precede and follow it. Derivation in simulator/README.md.
 [[nodiscard]] Seconds step_lower_bound(const ParallelPlan& plan, const PlanCosts& costs);

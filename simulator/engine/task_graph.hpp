@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/plan/schedule.hpp"
 #include "simulator/units/units.hpp"
 
 namespace tpplan {
@@ -22,7 +23,10 @@ struct Task {
   std::int32_t stage = 0;        // model chunk; part of the label
   std::int32_t microbatch = -1;  // -1: not of one micro-batch
   std::int32_t index = -1;       // bucket or layer within the task's family; -1: the whole
+  Pass pass = Pass::forward;     // of a send, gather or reduction: which pass it serves
   Seconds duration;              // alone on its device
+  Bytes bytes;                   // that a communication task moves per rank; for reports
+  Flops flops;                   // that a compute task executes; for reports
 };
 
 /// Tasks with their dependencies. Each (device, stream) runs its tasks in the order in which they were added; a task

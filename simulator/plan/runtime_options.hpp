@@ -32,12 +32,13 @@ struct RuntimeOptions {
   bool fused_cross_entropy = true;
   TpOverlap tp_overlap = TpOverlap::wgrad;
   DpOverlap dp_overlap = DpOverlap::backward;
+  bool gather_overlaps = false;        // ZeRO-1/2: parameters are gathered during the next step's first forward
   bool gradient_bucketing = true;      // false: one reduction per tensor group after the last backward
   double zero3_bandwidth_share = 1;    // of the fabric, that parameter gathers reach (DeepSpeed of 2021: a quarter)
   bool reshard_after_forward = true;   // ZeRO-3: gather again in the backward
-  bool cuda_graphs = false;
+  bool cuda_graphs = false;            // the host launches whole graphs: never the limit
   int kernels_per_layer = 40;          // launched by the host for one layer forward
-  Seconds launch;                      // host time of one launch; 0: the device's
+  Seconds launch = microseconds(6);    // host time of one launch
   double gradient_bytes = 4;           // of an element as accumulated
   double reduce_bytes = 4;             // of an element as reduced over data-parallel ranks
   double optimizer_bytes = 12;         // fp32 master weight and two moments

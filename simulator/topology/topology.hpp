@@ -29,6 +29,7 @@ struct DeviceSpec {
   std::array<FlopsPerSecond, 6> peak{};       // datasheet, dense, by Precision; 0: the device has no such unit
   std::array<FlopsPerSecond, 6> sustained{};  // of large matrix products, power and clocks included; 0: as peak x 0.75
   std::array<FlopsPerSecond, 3> attention{};  // fused attention forward: flash1, flash2, flash3 class; 0: not available
+  bool in_switch_reduction = false;           // NVLink SHARP: NVSwitch of the third generation and later
   Seconds kernel_floor = microseconds(4);     // shortest kernel, back to back
   Seconds launch = microseconds(5);           // host time to launch one kernel from an eager framework
   Bytes context = mebibytes(600);             // driver context and libraries' workspaces that the allocator never sees

@@ -1,0 +1,68 @@
+#include "simulator/cost/analytic_cost_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "simulator/cost/collectives.hpp"
+
+namespace tpplan {
+
+double product_efficiency(const ProductShape& shape, int multiprocessors, const KernelConstants& constants) {
+  struct Tile {
+    double m, n, rate;
+  };
+  const std::array tiles{Tile{128, 256, 1}, Tile{128, 128, constants.tile_128x128}, Tile{64, 128, constants.tile_64x128}};
+  double best = 0;
+  for (const Tile& tile : tiles) {
+    const double rows = std::ceil(shape.m / tile.m);
+    const double columns = std::ceil(shape.n / tile.n);
+    const double waves = rows * columns * shape.batch / multiprocessors;
+    const double quantised = waves > constants.quantised_waves ? 1 : waves / std::ceil(waves);
+    const double filled = (shape.m * shape.n) / (rows * tile.m * columns * tile.n);
+    best = std::max(best, tile.rate * quantised * filled);
+  }
+  return best * shape.k / (shape.k + constants.product_half_k);
+}
+
+AnalyticCostModel::AnalyticCostModel(const DeviceSpec& device, CollectiveAlgorithm forced,
+                                     const KernelConstants& constants)
+    : CostModel(constants), device_(device), forced_(forced) {}
+
+Seconds AnalyticCostModel::product(const ProductShape& shape) const {
+  const double efficiency = product_efficiency(shape, device_.multiprocessors, constants()) *
+                            (shape.aligned ? 1 : constants().unaligned_rate);
+  const Seconds compute = Flops{2 * shape.m * shape.n * shape.k * shape.batch} /
+                          (device_.sustained_rate(shape.precision) * efficiency);
+  const double elements = shape.m * shape.k + shape.k * shape.n + shape.m * shape.n;
+  const Seconds memory = Bytes{elements * shape.batch * element_bytes(shape.precision) + shape.extra_bytes} /
+                         (device_.memory_bandwidth * device_.memory_efficiency);
+  return std::max(compute, memory) + device_.kernel_floor;
+}
+
+Seconds AnalyticCostModel::attention(const AttentionShape& shape) const {
+  const auto generation = static_cast<std::size_t>(shape.kernel) - static_cast<std::size_t>(AttentionKernel::flash1);
+  FlopsPerSecond rate = device_.attention[generation];
+  for (std::size_t older = generation; rate.value() == 0 && older-- > 0;) rate = device_.attention[older];
+  if (rate.value() == 0) rate = device_.sustained_rate(Precision::bf16) * 0.5;
+  const double s = shape.sequence;
+  const double blocks = shape.samples * shape.heads * s / 128;
+  const double filled = std::min(1.0, blocks / device_.multiprocessors);
+  rate *= s / (s + constants().flash_half_sequence) * filled * std::min(1.0, shape.head_dim / 128);
+  // Causal: half of the two products of 2 b a s^2 d each.
+  double flops = 2 * shape.samples * shape.heads * s * s * shape.head_dim;
+  if (shape.backward) {
+    flops *= constants().flash_backward_flops;
+    rate *= constants().flash_backward_rate;
+  }
+  return Flops{flops} / rate + device_.kernel_floor;
+}
+
+Seconds AnalyticCostModel::streaming(Bytes bytes, double kernels) const {
+  return bytes / (device_.memory_bandwidth * device_.memory_efficiency) + device_.kernel_floor * kernels;
+}
+
+Seconds AnalyticCostModel::collective(Collective what, Bytes bytes, const GroupPath& path) const {
+  return collective_time(what, bytes, path, forced_, device_.in_switch_reduction, constants());
+}
+
+}  // namespace tpplan

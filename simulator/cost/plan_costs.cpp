@@ -1,0 +1,113 @@
+#include "simulator/cost/plan_costs.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tpplan {
+namespace {
+
+Passes stage_passes(const Stage& stage, const LayerCosts& blocks) {
+  Passes passes{blocks.layer.forward * stage.layers, blocks.layer.backward * stage.layers};
+  if (stage.embedding) {
+    passes.forward += blocks.embedding.forward;
+    passes.backward += blocks.embedding.backward;
+  }
+  if (stage.head) {
+    passes.forward += blocks.head.forward;
+    passes.backward += blocks.head.backward;
+  }
+  return passes;
+}
+
+/// Reductions, gathers and optimizer of one pipeline rank that holds `parameters` per tensor rank.
+RankCosts rank_costs(const RuntimeOptions& run, const CostModel& model, const ParallelPlan& plan, double parameters,
+                     const GroupPath& replicas) {
+  RankCosts rank{.parameters = parameters};
+  const int shards = replicas.size;
+  const bool shards_state = plan.zero != ZeroStage::none;
+  if (shards > 1 && plan.zero != ZeroStage::weights) {
+    const Bytes gradients{parameters * run.reduce_bytes};
+    rank.buckets = run.gradient_bucketing ? std::max(1, static_cast<int>(std::ceil(gradients / plan.bucket))) : 1;
+    const Collective reduction = shards_state ? Collective::reduce_scatter : Collective::all_reduce;
+    rank.reduce = model.collective(reduction, gradients / rank.buckets, replicas) * rank.buckets;
+    if (shards_state) {
+      const Bytes weights{parameters * element_bytes(plan.precision)};
+      const double parts = std::max(1.0, std::ceil(weights / plan.bucket));
+      rank.gather = model.collective(Collective::all_gather, weights / parts, replicas) * parts;
+    }
+  }
+  const double held = parameters / (shards_state ? shards : 1);
+  rank.optimizer = model.streaming(Bytes{held * model.constants().optimizer_bytes}, 8);
+  return rank;
+}
+
+/// ZeRO 3: every block is gathered before use and its gradients are scattered after the backward.
+void add_zero3(Block& block, const RuntimeOptions& run, const CostModel& model, Precision precision,
+               const GroupPath& replicas) {
+  block.gather =
+      model.collective(Collective::all_gather, Bytes{block.parameters * element_bytes(precision)}, replicas);
+  block.reduce = model.collective(Collective::reduce_scatter, Bytes{block.parameters * run.reduce_bytes}, replicas);
+}
+
+}  // namespace
+
+PlanPaths plan_paths(const Topology& topology, const ParallelPlan& plan) {
+  PlanPaths paths;
+  paths.replicas = group_path(topology, {plan.dp * plan.cp, plan.cp > 1 ? plan.tp : plan.dp_stride()});
+  paths.everyone = group_path(topology, {plan.world(), 1});
+  if (plan.pp > 1) {
+    const int count = plan.tp * plan.cp;
+    for (int rank = 0; rank < plan.pp; ++rank)
+      paths.hops.push_back(
+          pair_path(topology, rank * plan.pp_stride(), (rank + 1) % plan.pp * plan.pp_stride(), count));
+    paths.ends = pair_path(topology, 0, (plan.pp - 1) * plan.pp_stride(), count);
+  }
+  return paths;
+}
+
+PlanCosts plan_costs(const Problem& problem, const CostModel& model, const ParallelPlan& plan, const LayerCosts& blocks,
+                     const PlanPaths& paths) {
+  const KernelConstants& c = model.constants();
+  const RuntimeOptions& run = problem.runtime;
+  PlanCosts costs;
+  costs.layer = {blocks.layer, blocks.parameters.layer};
+  costs.embedding = {blocks.embedding, blocks.parameters.embedding};
+  costs.head = {blocks.head, blocks.parameters.head + (plan.pp > 1 ? blocks.parameters.tied : 0)};
+  costs.stages.reserve(plan.stages.size());
+  for (const Stage& stage : plan.stages) {
+    costs.stages.push_back(stage_passes(stage, blocks));
+    costs.parameters.push_back(stage_parameters(stage, blocks.parameters, plan.pp > 1));
+  }
+  costs.straggler = 1 + c.straggler_per_doubling * std::log2(static_cast<double>(problem.topology.nodes()));
+  costs.overlap_slowdown = c.overlap_slowdown;
+  costs.fixed = run.fixed_per_step;
+  costs.gradient_bytes = run.reduce_bytes;
+  costs.reduces_overlap = run.dp_overlap == DpOverlap::backward;
+  costs.gathers_overlap = run.gather_overlaps;
+  costs.gathers_twice = run.reshard_after_forward;
+
+  costs.boundary = blocks.boundary;
+  costs.transfer_blocks = run.p2p_overlap ? c.transfer_blocks_overlapped : c.transfer_blocks;
+  for (std::size_t i = 0; i + 1 < plan.stages.size() && plan.pp > 1; ++i)
+    costs.transfer.push_back(
+        model.collective(Collective::send, blocks.boundary, paths.hops[i % static_cast<std::size_t>(plan.pp)]));
+
+  for (int rank = 0; rank < plan.pp; ++rank)
+    costs.ranks.push_back(
+        rank_costs(run, model, plan, rank_parameters(plan, blocks.parameters, rank), paths.replicas));
+  if (problem.model.tied_embeddings && plan.pp > 1) {
+    // The two copies of the tied embedding are summed over the first and the last rank.
+    const Bytes gradient{blocks.parameters.tied * run.reduce_bytes};
+    costs.tied_reduce = 2 * model.collective(Collective::send, gradient, paths.ends);
+  }
+  if (plan.zero == ZeroStage::weights && paths.replicas.size > 1) {
+    GroupPath replicas = paths.replicas;
+    replicas.network_bandwidth *= run.zero3_bandwidth_share;
+    for (Block* block : {&costs.layer, &costs.embedding, &costs.head})
+      add_zero3(*block, run, model, plan.precision, replicas);
+  }
+  costs.gradient_norm = model.collective(Collective::all_reduce, Bytes{4}, paths.everyone);
+  return costs;
+}
+
+}  // namespace tpplan

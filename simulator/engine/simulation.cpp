@@ -1,0 +1,140 @@
+#include "simulator/engine/simulation.hpp"
+
+#include <algorithm>
+
+namespace tpplan {
+namespace {
+
+/// Length of the union of the data-parallel intervals of `device` that lies in the gaps of its compute stream before
+/// `until`: communication that nothing hides.
+Seconds exposed_data_parallel(const TaskGraph& graph, const Timeline& timeline, int device, Seconds until) {
+  std::vector<Interval> compute, communication;
+  for (std::size_t id = 0; id < graph.tasks().size(); ++id) {
+    const Task& task = graph.tasks()[id];
+    if (task.device != device || task.kind == TaskKind::norm || task.kind == TaskKind::fixed) continue;
+    if (task.stream == StreamKind::compute) compute.push_back(timeline.intervals[id]);
+    if (task.stream == StreamKind::dp) communication.push_back(timeline.intervals[id]);
+  }
+  // Both streams run in order, so both lists are sorted; walk the gaps.
+  Seconds exposed{}, gap_start{};
+  std::size_t next = 0;
+  const auto add_gap = [&](Seconds start, Seconds end) {
+    for (; next < communication.size() && communication[next].end <= start; ++next) {
+    }
+    for (std::size_t i = next; i < communication.size() && communication[i].start < end; ++i)
+      exposed += std::max(Seconds{}, std::min(end, communication[i].end) - std::max(start, communication[i].start));
+  };
+  for (const Interval& interval : compute) {
+    if (interval.start > gap_start) add_gap(gap_start, std::min(interval.start, until));
+    gap_start = std::max(gap_start, interval.end);
+  }
+  if (until > gap_start) add_gap(gap_start, until);
+  return exposed;
+}
+
+/// FLOPs that recomputation repeats over the model's own, by the same convention as model_flops_per_token.
+double repeated_share(const Problem& problem, Recompute recompute) {
+  const ModelSpec& model = problem.model;
+  const ParameterCount count = count_parameters(model);
+  const double all = model_flops_per_token(model, problem.sequence);
+  const double core = 4.0 * model.layers * static_cast<double>(model.q_width()) * problem.sequence;
+  const double products = 2.0 * model.layers * static_cast<double>(count.attention_per_layer + count.mlp_per_layer);
+  switch (recompute) {
+    case Recompute::none: return 0;
+    case Recompute::selective: return (problem.runtime.selective_saves_products ? products / 2 : core) / all;
+    case Recompute::full: return (products + core) / all;
+  }
+  return 0;
+}
+
+Breakdown break_down(const ParallelPlan& plan, const PlanCosts& costs, const TaskGraph& graph, const Timeline& timeline,
+                     int device) {
+  Phase work;
+  const auto microbatches = static_cast<double>(plan.microbatches());
+  Seconds blocked{};
+  const int stages = static_cast<int>(plan.stages.size());
+  for (int i = device; i < stages; i += plan.pp) {
+    const Passes& passes = costs.stages[static_cast<std::size_t>(i)];
+    work += passes.forward * microbatches;
+    work += passes.backward * microbatches;
+    if (costs.transfer.empty()) continue;
+    if (i > 0) blocked += costs.transfer[static_cast<std::size_t>(i) - 1] * costs.transfer_blocks * microbatches;
+    if (i + 1 < stages) blocked += costs.transfer[static_cast<std::size_t>(i)] * costs.transfer_blocks * microbatches;
+  }
+  Breakdown b;
+  b.ideal = work.ideal;
+  b.product_loss = work.product_loss;
+  b.attention_loss = work.attention_loss;
+  b.memory_bound = work.memory_bound;
+  b.host = work.host;
+  b.recompute = work.recompute;
+  b.tensor_parallel = work.tensor_parallel;
+  b.pipeline = blocked;
+  b.optimizer = costs.ranks[static_cast<std::size_t>(device)].optimizer;
+  b.data_parallel = exposed_data_parallel(graph, timeline, device, timeline.makespan);
+  b.other = costs.fixed + costs.gradient_norm + work.total() * (costs.straggler - 1);
+  // Slowed compute is the price of overlap: data-parallel communication that could not quite hide.
+  Seconds busy{};
+  for (std::size_t id = 0; id < graph.tasks().size(); ++id) {
+    const Task& task = graph.tasks()[id];
+    if (task.device == device && task.stream == StreamKind::compute && task.kind != TaskKind::fixed)
+      busy += timeline.intervals[id].end - timeline.intervals[id].start;
+  }
+  b.data_parallel += std::max(Seconds{}, busy - work.total() * costs.straggler - blocked - b.optimizer);
+  b.bubble = std::max(Seconds{}, timeline.makespan - b.total());
+  return b;
+}
+
+}  // namespace
+
+Seconds Breakdown::total() const {
+  return ideal + product_loss + attention_loss + memory_bound + host + recompute + tensor_parallel + pipeline +
+         data_parallel + bubble + optimizer + other;
+}
+
+SimulationReport simulate_plan(const Problem& problem, const CostModel& model, const ParallelPlan& plan,
+                               bool keep_timeline) {
+  const LayerCosts blocks =
+      layer_costs(problem, model, {plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute});
+  const PlanCosts costs = plan_costs(problem, model, plan, blocks, plan_paths(problem.topology, plan));
+  const LayerMemory memory =
+      layer_memory(problem, plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute);
+  SimulationReport report = simulate_step(problem, plan, costs, keep_timeline);
+  report.memory = memory_report(problem, plan, blocks.parameters, memory);
+  return report;
+}
+
+SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan, const PlanCosts& costs,
+                               bool keep_timeline) {
+  const Schedule schedule =
+      make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches()));
+  auto graph = std::make_shared<const TaskGraph>(lower(plan, schedule, costs));
+  auto timeline = std::make_shared<const Timeline>(simulate(*graph, {costs.overlap_slowdown}));
+
+  SimulationReport report;
+  report.step = timeline->makespan;
+  const double tokens = static_cast<double>(plan.global_batch) * problem.sequence;
+  report.tokens_per_second = tokens / report.step.value();
+  const Flops useful{model_flops_per_token(problem.model, problem.sequence) * tokens};
+  const FlopsPerSecond peak = problem.topology.device.peak_rate(plan.precision) * plan.world();
+  report.mfu = useful / report.step / peak;
+  report.hfu = report.mfu * (1 + repeated_share(problem, plan.recompute));
+
+  report.rank_compute.resize(static_cast<std::size_t>(plan.pp));
+  for (std::size_t id = 0; id < graph->tasks().size(); ++id) {
+    const Task& task = graph->tasks()[id];
+    if (task.stream == StreamKind::compute && task.kind != TaskKind::fixed)
+      report.rank_compute[static_cast<std::size_t>(task.device)] +=
+          timeline->intervals[id].end - timeline->intervals[id].start;
+  }
+  const auto busiest = std::max_element(report.rank_compute.begin(), report.rank_compute.end());
+  report.breakdown =
+      break_down(plan, costs, *graph, *timeline, static_cast<int>(busiest - report.rank_compute.begin()));
+  if (keep_timeline) {
+    report.graph = std::move(graph);
+    report.timeline = std::move(timeline);
+  }
+  return report;
+}
+
+}  // namespace tpplan
