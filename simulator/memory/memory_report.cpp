@@ -1,7 +1,5 @@
 #include "simulator/memory/memory_report.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -155,8 +153,7 @@ MemoryReport memory_report(const Problem& problem, const ParallelPlan& plan, con
     const Bytes dynamic = memory.allocated() - memory.of(MemoryCategory::weights) -
                           memory.of(MemoryCategory::gradients) - memory.of(MemoryCategory::optimizer_state);
     memory.of(MemoryCategory::fragmentation) = dynamic * kFragmentation;
-    memory.instant = head ? fmt::format("s{}.mb0 at the loss", plan.stages.size() - 1)
-                          : fmt::format("s{}.mb0.bwd", rank);
+    memory.at_loss = head;
   }
   return report;
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,7 +30,7 @@ inline constexpr std::array<std::string_view, 11> kMemoryCategoryNames{
 
 struct StageMemory {
   std::array<Bytes, kMemoryCategoryNames.size()> bytes{};  // at the peak instant
-  std::string instant;                                     // "at s0.mb0.bwd"
+  bool at_loss = false;                                    // peak instant: at the loss, or else in the first backward
   [[nodiscard]] Bytes& of(MemoryCategory c) { return bytes[static_cast<std::size_t>(c)]; }
   [[nodiscard]] Bytes of(MemoryCategory c) const { return bytes[static_cast<std::size_t>(c)]; }
   /// What the framework's allocator hands out: everything but context and fragmentation.
