@@ -47,7 +47,7 @@ Seconds AnalyticCostModel::attention(const AttentionShape& shape) const {
   const double s = shape.sequence;
   const double blocks = shape.samples * shape.heads * s / 128;
   const double filled = std::min(1.0, blocks / device_.multiprocessors);
-  rate *= s / (s + constants().flash_half_sequence) * filled * std::min(1.0, shape.head_dim / 128);
+  rate *= s / (s + constants().flash_half_sequence) * filled * std::min(1.0, constants().flash_narrow_head + (1 - constants().flash_narrow_head) * shape.head_dim / 128);
   // Causal: half of the two products of 2 b a s^2 d each.
   double flops = 2 * shape.samples * shape.heads * s * s * shape.head_dim;
   if (shape.backward) {

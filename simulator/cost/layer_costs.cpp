@@ -244,12 +244,17 @@ Passes LayerCoster::head() const {
   spend(passes.forward, logits.forward, logits.flops, peak_, &Phase::product_loss);
   spend(passes.backward, logits.input_gradient + logits.weight_gradient, 2 * logits.flops, peak_, &Phase::product_loss);
   const double per_logit = run_.fused_cross_entropy ? c_.fused_loss_bytes : c_.eager_loss_bytes;
-  const Seconds loss = model_.streaming(Bytes{tokens_ * rows * per_logit}, 4) / 2;
+  const double loss_rows = run_.parallel_cross_entropy ? rows : rows * t_;
+  const Seconds loss = model_.streaming(Bytes{tokens_ * loss_rows * per_logit}, 4) / 2;
   passes.forward.memory_bound += loss;
   passes.backward.memory_bound += loss;
   if (key_.tp > 1) {
     // Maximum, predicted logit and sum of exponentials of each token; then the gradient of the head's input.
-    passes.forward.tensor_parallel += 3 * model_.collective(Collective::all_reduce, Bytes{tokens_ * 4}, group_);
+    passes.forward.tensor_parallel +=
+        run_.parallel_cross_entropy
+            ? 3 * model_.collective(Collective::all_reduce, Bytes{tokens_ * 4}, group_)
+            : model_.collective(Collective::all_gather,
+                                Bytes{tokens_ * loss_rows * element_bytes(activation_precision())}, group_);
     passes.backward.tensor_parallel += activation_collective(key_.sequence_parallel ? Collective::reduce_scatter
                                                                                     : Collective::all_reduce);
     if (key_.sequence_parallel) passes.forward.tensor_parallel += activation_collective(Collective::all_gather);

@@ -44,9 +44,11 @@ RankCosts rank_costs(const RuntimeOptions& run, const CostModel& model, const Pa
 /// ZeRO 3: every block is gathered before use and its gradients are scattered after the backward.
 void add_zero3(Block& block, const RuntimeOptions& run, const CostModel& model, Precision precision,
                const GroupPath& replicas) {
-  block.gather =
-      model.collective(Collective::all_gather, Bytes{block.parameters * element_bytes(precision)}, replicas);
-  block.reduce = model.collective(Collective::reduce_scatter, Bytes{block.parameters * run.reduce_bytes}, replicas);
+  const double messages = run.zero3_messages;
+  const Bytes weights{block.parameters * element_bytes(precision)};
+  const Bytes gradients{block.parameters * run.reduce_bytes};
+  block.gather = messages * model.collective(Collective::all_gather, weights / messages, replicas);
+  block.reduce = messages * model.collective(Collective::reduce_scatter, gradients / messages, replicas);
 }
 
 }  // namespace

@@ -104,6 +104,12 @@ SimulationReport simulate_plan(const Problem& problem, const CostModel& model, c
   return report;
 }
 
+Seconds simulate_step_time(const ParallelPlan& plan, const PlanCosts& costs) {
+  const Schedule schedule =
+      make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches()));
+  return simulate(lower(plan, schedule, costs), {costs.overlap_slowdown}).makespan;
+}
+
 SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan, const PlanCosts& costs,
                                bool keep_timeline) {
   const Schedule schedule =

@@ -52,6 +52,9 @@ struct SimulationReport {
 [[nodiscard]] SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan, const PlanCosts& costs,
                                              bool keep_timeline);
 
+/// Only the step time: what a search needs of the plans it does not keep.
+[[nodiscard]] Seconds simulate_step_time(const ParallelPlan& plan, const PlanCosts& costs);
+
 /// A proven lower bound of simulate_plan(...).step from the same costs, in a few hundred nanoseconds:
 /// no event can come earlier than the sums of work that must precede and follow it. Derivation in simulator/README.md.
 [[nodiscard]] Seconds step_lower_bound(const ParallelPlan& plan, const PlanCosts& costs);

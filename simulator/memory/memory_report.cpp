@@ -7,9 +7,9 @@ namespace tpplan {
 namespace {
 
 /// Share of the activations and buffers that lies in holes between blocks of the caching allocator.
-constexpr double kFragmentation = 0.08;
+constexpr double kFragmentation = 0.06;
 /// Device memory that NCCL keeps per communicator: channels x protocol buffers, both directions.
-constexpr double kCommunicatorMebibytes = 300;
+constexpr double kCommunicatorMebibytes = 500;
 
 /// Forwards of a rank before its first backward: what is in flight at the peak, in chunks.
 int chunks_in_flight(const ParallelPlan& plan, int rank) {
@@ -88,10 +88,13 @@ LayerMemory layer_memory(const Problem& problem, int tp, bool sequence_parallel,
   const double input = h * e / split;
   switch (recompute) {
     case Recompute::none: memory.saved = Bytes{tokens * all}; break;
-    case Recompute::selective:
-      memory.saved = Bytes{tokens * (outside / split + inside)};
-      memory.recompute = Bytes{tokens * scores};
+    case Recompute::selective: {
+      const double products = q + 2 * kv + (m.gated_mlp ? 2 : 1) * f + 2 * h / split;
+      const double kept = run.selective_saves_products ? input + (q + products / 2) * e : outside / split + inside;
+      memory.saved = Bytes{tokens * kept};
+      memory.recompute = Bytes{tokens * (all - kept)};
       break;
+    }
     case Recompute::full:
       memory.saved = Bytes{tokens * input};
       memory.recompute = Bytes{tokens * all};
@@ -100,9 +103,9 @@ LayerMemory layer_memory(const Problem& problem, int tp, bool sequence_parallel,
   // Backward of the MLP: gradients of the activation's output and of its inputs, and one full-width gradient.
   memory.workspace = Bytes{tokens * ((m.gated_mlp ? 3 : 2) * f * e + 2 * h * e)};
   memory.embedding = Bytes{tokens * 8};
-  const double rows = static_cast<double>(padded_vocabulary(m.vocabulary, tp)) / t;
-  const double per_logit = run.fused_cross_entropy ? e + 4 : e + 4 + 4 + e;
-  memory.head = Bytes{tokens * (rows * per_logit + 2 * h * e / split)};
+  const double rows =
+      static_cast<double>(padded_vocabulary(m.vocabulary, tp)) / (run.parallel_cross_entropy ? t : 1);
+  memory.head = Bytes{tokens * (rows * run.logit_bytes * e / 2 + 2 * h * e / split)};
   memory.boundary = Bytes{tokens * input};
   return memory;
 }
@@ -139,6 +142,7 @@ MemoryReport memory_report(const Problem& problem, const ParallelPlan& plan, con
       memory.of(MemoryCategory::workspace) = layer.workspace;
     }
     Bytes& gathered = memory.of(MemoryCategory::gather_buffers);
+    if (shards > 1) gathered += run.reduce_buffers;
     if (plan.sequence_parallel) gathered += 2 * layer.boundary * plan.tp;
     if (zero3 && shards > 1) {
       const double largest = std::max({blocks.layer, rank == 0 ? blocks.embedding : 0, head ? blocks.head : 0});
@@ -146,7 +150,10 @@ MemoryReport memory_report(const Problem& problem, const ParallelPlan& plan, con
     } else if (plan.zero == ZeroStage::gradients && shards > 1) {
       gathered += std::max(plan.bucket, Bytes{blocks.layer * gradient_bytes});
     }
-    if (plan.pp > 1) memory.of(MemoryCategory::pipeline_buffers) = 4 * layer.boundary;
+    if (plan.pp > 1) {
+      const double outputs = run.keeps_stage_outputs ? chunks_in_flight(plan, rank) : 0;
+      memory.of(MemoryCategory::pipeline_buffers) = (4 + outputs) * layer.boundary;
+    }
     const int communicators = (plan.tp > 1 ? 1 : 0) + (plan.dp * plan.cp > 1 ? 1 : 0) + (plan.pp > 1 ? 1 : 0);
     memory.of(MemoryCategory::context) =
         problem.topology.device.context + mebibytes(kCommunicatorMebibytes * communicators);

@@ -1,5 +1,6 @@
 #include "simulator/plan/runtime_profiles.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 
@@ -22,6 +23,7 @@ RuntimeOptions megatron_2021() {
   o.gradient_bytes = 2;
   o.reduce_bytes = 2;
   o.optimizer_bytes = 16;  // fp32 master, two moments and the fp32 copy of the gradient
+  o.logit_bytes = 12;      // logits, their fp32 copy, the softmax and its gradient
   return o;
 }
 
@@ -40,6 +42,8 @@ RuntimeOptions megatron_2022() {
 RuntimeOptions megatron_deepspeed() {
   RuntimeOptions o = megatron_2021();
   o.framework = "megatron-deepspeed";
+  o.keeps_stage_outputs = true;
+  o.reduce_buffers = Bytes{2 * 5e8 * 2};  // reduce_bucket_size of 5e8 elements, double-buffered
   return o;
 }
 
@@ -51,16 +55,18 @@ RuntimeOptions megatron_like() {
   o.fusion = Fusion::jit;
   o.attention = AttentionKernel::flash2;
   o.kernels_per_layer = 80;
+  o.parallel_cross_entropy = false;
   o.gradient_bytes = 2;
-  o.reduce_bytes = 2;
   return o;
 }
 
-/// DeepSpeed's ZeRO-3 as measured in arXiv 2104.04473: parameters gathered one module at a time, not overlapped.
+/// DeepSpeed's ZeRO-3 as measured in arXiv 2104.04473: parameters gathered one tensor at a time (each weight and bias of a
+/// layer: twelve, the four matrices carry the bytes), not overlapped.
 RuntimeOptions deepspeed_2021() {
   RuntimeOptions o = megatron_2021();
   o.framework = "deepspeed-2021";
   o.zero3_bandwidth_share = 0.25;
+  o.zero3_messages = 12;
   return o;
 }
 
@@ -79,7 +85,7 @@ RuntimeOptions nemo() {
   o.tp_overlap = TpOverlap::user_buffers;
   o.gather_overlaps = true;
   o.p2p_overlap = true;
-  o.gradient_bytes = 4;
+  o.gradient_bytes = 2;
   o.reduce_bytes = 2;
   return o;
 }
@@ -87,6 +93,7 @@ RuntimeOptions nemo() {
 RuntimeOptions megatron_bridge() {
   RuntimeOptions o = nemo();
   o.framework = "megatron-bridge";
+  o.gradient_bytes = 4;
   o.reduce_bytes = 4;
   o.cuda_graphs = true;
   return o;
@@ -107,6 +114,7 @@ RuntimeOptions composer_fsdp() {
 RuntimeOptions torchtitan() {
   RuntimeOptions o;
   o.framework = "torchtitan";
+  o.logit_bytes = 12;
   o.attention = AttentionKernel::flash2;
   o.fusion = Fusion::eager;
   o.fused_norm = true;
@@ -138,6 +146,10 @@ const std::map<std::string, Factory, std::less<>>& profiles() {
 }
 
 }  // namespace
+
+Bytes default_bucket(const RuntimeOptions& run, int data_parallel) {
+  return Bytes{std::max(40e6, 1e6 * data_parallel) * run.reduce_bytes};
+}
 
 std::optional<RuntimeOptions> runtime_profile(std::string_view name) {
   const auto found = profiles().find(name);
