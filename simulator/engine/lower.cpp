@@ -90,7 +90,7 @@ class Lowering {
 std::vector<Segment> Lowering::cut(int stage, Pass pass, int parts) const {
   const auto index = static_cast<std::size_t>(stage);
   const bool forward = pass == Pass::forward;
-  if (parts <= 1) {
+  if (parts <= 1 && !zero3_) {
     const Phase& all = forward ? costs_.stages[index].forward : costs_.stages[index].backward;
     return {Segment{all.total() * costs_.straggler, all.flops, costs_.parameters[index], {}, {}}};
   }
