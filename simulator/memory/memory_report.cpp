@@ -72,15 +72,16 @@ LayerMemory layer_memory(const Problem& problem, int tp, bool sequence_parallel,
 
   // Inputs of the norms and of the two column products, per token.
   double outside = (m.norms_per_layer + 2) * h * e;
+  if (run.dropout) outside += 2 * h;  // one byte of mask per element, after attention and after the MLP
   // A norm written as separate fp32 kernels keeps its fp32 input, its normalised value and the cast between.
   if (!run.fused_norm) outside += m.norms_per_layer * h * 10;
   if (run.fusion == Fusion::eager) outside += h * e;
   // Queries, keys, values, the context; the MLP's products and their activation.
   double inside = (2 * q + 2 * kv) * e + (m.gated_mlp ? 3 : 2) * f * e;
   if (run.fusion == Fusion::eager && m.gated_mlp) inside += f * e;
-  double scores = 0;  // of naive attention, per token
-  if (run.attention == AttentionKernel::fused_softmax) scores = heads * s * (2 * e + 1);
-  if (run.attention == AttentionKernel::torch) scores = heads * s * (2 * e + 5);
+  // Naive attention keeps the softmax, and with dropout its mask and its output; separate kernels keep fp32 besides.
+  double scores = run.attention >= AttentionKernel::flash1 ? 0 : heads * s * (e + (run.dropout ? e + 1 : 0));
+  if (run.attention == AttentionKernel::torch) scores += heads * s * 4;
   if (run.attention >= AttentionKernel::flash1) inside += heads * 4;  // log-sum-exp of each row
 
   LayerMemory memory;
@@ -105,7 +106,9 @@ LayerMemory layer_memory(const Problem& problem, int tp, bool sequence_parallel,
   memory.embedding = Bytes{tokens * 8};
   const double rows =
       static_cast<double>(padded_vocabulary(m.vocabulary, tp)) / (run.parallel_cross_entropy ? t : 1);
-  memory.head = Bytes{tokens * (rows * run.logit_bytes * e / 2 + 2 * h * e / split)};
+  // Gathering the logits of all tensor ranks holds the parts and their concatenation beside what the loss keeps.
+  const double gathered = !run.parallel_cross_entropy && tp > 1 ? 2 * e : 0;
+  memory.head = Bytes{tokens * (rows * (run.logit_bytes * e / 2 + gathered) + 2 * h * e / split)};
   memory.boundary = Bytes{tokens * input};
   return memory;
 }

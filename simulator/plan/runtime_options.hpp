@@ -30,6 +30,7 @@ struct RuntimeOptions {
   bool fused_norm = true;
   Fusion fusion = Fusion::jit;
   bool fused_cross_entropy = true;
+  bool dropout = false;                // masks are kept for the backward
   bool parallel_cross_entropy = true;  // false: logits are gathered over tensor ranks and the loss is computed on all
   TpOverlap tp_overlap = TpOverlap::wgrad;
   DpOverlap dp_overlap = DpOverlap::backward;

@@ -13,6 +13,7 @@ RuntimeOptions megatron_2021() {
   RuntimeOptions o;
   o.framework = "megatron-lm-2021";
   o.attention = AttentionKernel::fused_softmax;
+  o.dropout = true;
   o.fusion = Fusion::jit;
   o.fused_cross_entropy = false;
   o.tp_overlap = TpOverlap::none;
@@ -51,6 +52,7 @@ RuntimeOptions megatron_deepspeed() {
 RuntimeOptions megatron_like() {
   RuntimeOptions o = megatron_2022();
   o.framework = "megatron-like";
+  o.dropout = false;
   o.fused_norm = false;
   o.fusion = Fusion::jit;
   o.attention = AttentionKernel::flash2;
