@@ -1,0 +1,97 @@
+#include "simulator/document/document.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace tpplan {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+template <class Work>
+std::string message_of(Work work) {
+  try {
+    work();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Document, UnknownKeyNamesPlaceAndNearestSpelling) {
+  const Value root = parse_document("name: x\nhiden: 3\n", "m.yaml");
+  const std::string message = message_of([&] {
+    MapReader map = root.map();
+    (void)map.required("name");
+    (void)map.optional("hidden");
+    map.finish();
+  });
+  EXPECT_EQ(message, "m.yaml:2:8: hiden: unknown key 'hiden'; did you mean 'hidden'?");
+}
+
+TEST(Document, MisspeltRequiredKeyIsNamedRatherThanMissing) {
+  MapReader map = parse_document("layrs: 3", "m.yaml").map();
+  EXPECT_THAT(message_of([&] { (void)map.required("layers"); }), HasSubstr("unknown key 'layrs'; did you mean 'layers'?"));
+}
+
+TEST(Document, NumbersOutOfRangeAreRefused) {
+  const auto read = [](const std::string& text) {
+    return message_of([&] { (void)parse_document("n: " + text, "f").map().required("n").integer(1, 100); });
+  };
+  EXPECT_THAT(read("1000000000000000000000"), HasSubstr("outside 1 .. 100"));
+  EXPECT_THAT(read("101"), HasSubstr("outside 1 .. 100"));
+  EXPECT_THAT(read("-3"), HasSubstr("outside 1 .. 100"));
+  EXPECT_THAT(read("1.5"), HasSubstr("must be a whole number"));
+  EXPECT_THAT(read(".nan"), HasSubstr("must be a whole number"));
+  EXPECT_THAT(read("[1]"), HasSubstr("must be a single value"));
+}
+
+TEST(Document, QuantityNeedsItsUnit) {
+  const Value value = parse_document("bandwidth: 300", "t.yaml").map().required("bandwidth");
+  EXPECT_THAT(message_of([&] { (void)value.bandwidth(); }),
+              StartsWith("t.yaml:1:12: bandwidth: '300' has no unit; write it as '300 GB/s'"));
+}
+
+TEST(Document, ZeroBandwidthIsRefused) {
+  const Value value = parse_document("b: 0 GB/s", "t.yaml").map().required("b");
+  EXPECT_THAT(message_of([&] { (void)value.bandwidth(); }), HasSubstr("must be more than zero"));
+}
+
+TEST(Document, DuplicateKeysAreRefused) {
+  EXPECT_THAT(message_of([] { (void)parse_document("{\"a\": 1, \"a\": 2}", "c.json"); }),
+              HasSubstr("c.json:1:10: key 'a' is given twice"));
+}
+
+TEST(Document, DeepNestingIsRefusedBeforeItIsParsed) {
+  EXPECT_THAT(message_of([] { (void)parse_document(std::string(100000, '['), "d.json"); }), HasSubstr("deeper than 64"));
+  std::string block;
+  for (int i = 0; i < 100; ++i) block += std::string(static_cast<std::size_t>(i), ' ') + "a:\n";
+  EXPECT_THAT(message_of([&] { (void)parse_document(block, "d.yaml"); }), HasSubstr("deeper than 64"));
+}
+
+TEST(Document, BadSyntaxHasAPlace) {
+  EXPECT_THAT(message_of([] { (void)parse_document("a: [1, 2\nb: 3", "s.yaml"); }), StartsWith("s.yaml:2:"));
+}
+
+TEST(Document, MissingFileAndFolderAreTheUsersMistake) {
+  EXPECT_THAT(message_of([] { (void)read_document("/no/such/file.yaml"); }), HasSubstr("no such file"));
+  EXPECT_THAT(message_of([] { (void)read_document("/"); }), HasSubstr("is a folder"));
+}
+
+TEST(Document, FailedWriteLeavesNothingBehind) {
+  EXPECT_THROW(write_file("/no/such/folder/x.yaml", "text"), SystemError);
+  const auto file = std::filesystem::temp_directory_path() / "tpplan_document_test.txt";
+  write_file(file, "one");
+  write_file(file, "two");
+  std::ifstream stream(file);
+  std::string text;
+  stream >> text;
+  EXPECT_EQ(text, "two");
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace tpplan
