@@ -15,6 +15,9 @@ enum class VertexKind { gpu, nvswitch, pci, cpu, nic };
 enum class LinkKind { nvlink, pcie, inter_cpu, network };
 enum class FabricKind { none, rail_optimised, fat_tree };
 enum class AttentionKernel { torch, fused_softmax, flash1, flash2, flash3 };
+inline constexpr std::array<std::string_view, 5> kVertexKindNames{"gpu", "nvswitch", "pci", "cpu", "nic"};
+inline constexpr std::array<std::string_view, 4> kLinkKindNames{"nvlink", "pcie", "inter-cpu", "network"};
+inline constexpr std::array<std::string_view, 3> kFabricKindNames{"none", "rail-optimised", "fat-tree"};
 inline constexpr std::array<std::string_view, 5> kAttentionKernelNames{"torch", "fused_softmax", "flash1", "flash2",
                                                                        "flash3"};
 
@@ -24,15 +27,19 @@ struct DeviceSpec {
   std::string source;
   Bytes memory;                         // what the driver reports as total
   BytesPerSecond memory_bandwidth;      // datasheet
-  double memory_efficiency = 0.82;      // share that streaming kernels reach
+  double memory_efficiency = 0.88;      // share that streaming kernels reach
   int multiprocessors = 0;              // SMs; CPU: cores
   std::array<FlopsPerSecond, 6> peak{};       // datasheet, dense, by Precision; 0: the device has no such unit
   std::array<FlopsPerSecond, 6> sustained{};  // of large matrix products, power and clocks included; 0: as peak x 0.75
   std::array<FlopsPerSecond, 3> attention{};  // fused attention forward: flash1, flash2, flash3 class; 0: not available
   bool in_switch_reduction = false;           // NVLink SHARP: NVSwitch of the third generation and later
   Seconds kernel_floor = microseconds(4);     // shortest kernel, back to back
-  Seconds launch = microseconds(5);           // host time to launch one kernel from an eager framework
   Bytes context = mebibytes(600);             // driver context and libraries' workspaces that the allocator never sees
+
+  // Its NVLinks together, for clusters that are known by figures only (make_cluster); 0: none
+  BytesPerSecond nvlink_bandwidth;            // one direction
+  double nvlink_efficiency = 0.78;
+  Seconds nvlink_latency = microseconds(4.5); // of one step of a ring
 
   [[nodiscard]] FlopsPerSecond peak_rate(Precision p) const { return peak[static_cast<std::size_t>(p)]; }
   [[nodiscard]] FlopsPerSecond sustained_rate(Precision p) const {
@@ -56,14 +63,18 @@ struct Link {
   std::string label;        // "NV12", "PCIe 4.0 x16"
 };
 
+/// Edges are links of the node.
 using NodeGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS, Vertex, Link>;
+
+using NodeVertex = boost::graph_traits<NodeGraph>::vertex_descriptor;
+using NodeEdge = boost::graph_traits<NodeGraph>::edge_descriptor;
 
 /// What joins the nodes.
 struct Fabric {
   FabricKind kind = FabricKind::none;
   BytesPerSecond nic_bandwidth;   // line rate of one NIC, one direction
-  double efficiency = 0.68;       // share that collectives reach of the line rate
-  Seconds latency = microseconds(9.6);  // added by one step of a ring over the network
+  double efficiency = 0.75;       // share that collectives reach of the line rate
+  Seconds latency = microseconds(14);  // added by one step of a ring over the network
   double oversubscription = 1;    // bandwidth below a leaf switch / bandwidth above it
   int nodes_per_leaf = 0;         // nodes under one leaf (or rail group); 0: all
 };
@@ -96,14 +107,24 @@ struct Topology {
   DeviceSpec device;
   NodeGraph node;
   Fabric fabric;
+  std::vector<NodeVertex> gpu_vertices;  // by GPU index in the node
+  std::vector<NodeVertex> nic_vertices;
+  std::vector<int> nic_of_gpu;           // the nearest NIC of each GPU; -1 without NICs
   int gpus_per_node = 0;   // GPUs in the node graph (one NVLink rack counts as one node)
-  int nvlink_domain = 0;   // GPUs joined by NVLink; 1 without NVLink
+  int nvlink_domain = 1;   // GPUs joined by NVLink, counted from GPU 0; 1 without NVLink
   int nics_per_node = 0;
   int gpus = 0;            // of the whole cluster
   int used_per_node = 0;   // GPUs used of each node: gpus / nodes()
 
   [[nodiscard]] int nodes() const { return gpus / used_per_node; }
 };
+
+/// Fills what follows from the node graph and the device: vertex tables, counts, NVLink domain, nearest NICs. Called by every
+/// maker of a topology. Throws std::invalid_argument when a GPU cannot reach the others or, with a fabric, a NIC.
+void complete(Topology& topology);
+
+/// The route between two vertices of the node: the fewest links, among those the widest. Empty when from == to.
+[[nodiscard]] std::vector<NodeEdge> route(const Topology& topology, NodeVertex from, NodeVertex to);
 
 /// The cluster cut to `gpus` devices: fewer than a node, or evenly over the fewest nodes that hold them.
 /// Throws std::invalid_argument when gpus < 1.

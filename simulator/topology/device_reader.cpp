@@ -1,0 +1,58 @@
+#include "simulator/topology/device_reader.hpp"
+
+#include "simulator/topology/topology_reader.hpp"
+
+namespace tpplan {
+namespace {
+
+/// Rates by precision: {bf16: 312 TFLOP/s, ...}.
+void read_rates(const Value& value, std::array<FlopsPerSecond, 6>& rates) {
+  MapReader map = value.map();
+  for (std::size_t i = 0; i < kPrecisionNames.size(); ++i)
+    if (const auto rate = map.optional(std::string(kPrecisionNames[i]))) rates[i] = rate->flops_rate();
+  map.finish();
+}
+
+void read_attention(const Value& value, DeviceSpec& device) {
+  MapReader map = value.map();
+  for (std::size_t i = 0; i < device.attention.size(); ++i)
+    if (const auto rate = map.optional("flash" + std::to_string(i + 1))) device.attention[i] = rate->flops_rate();
+  map.finish();
+}
+
+void read_nvlink(const Value& value, DeviceSpec& device) {
+  MapReader map = value.map();
+  device.nvlink_bandwidth = map.required("bandwidth").bandwidth();
+  if (const auto share = map.optional("efficiency")) device.nvlink_efficiency = share->number(0.01, 1);
+  if (const auto latency = map.optional("latency")) device.nvlink_latency = latency->seconds();
+  map.finish();
+}
+
+}  // namespace
+
+DeviceSpec device_from(const Value& value) {
+  DeviceSpec device;
+  MapReader map = value.map();
+  device.name = map.required("name").text();
+  if (const auto source = map.optional("source")) device.source = source->text();
+  device.memory = map.required("memory").bytes();
+  device.memory_bandwidth = map.required("memory_bandwidth").bandwidth();
+  if (const auto share = map.optional("memory_efficiency")) device.memory_efficiency = share->number(0.01, 1);
+  device.multiprocessors = static_cast<int>(map.required("multiprocessors").integer(1, 100'000));
+  read_rates(map.required("peak"), device.peak);
+  if (const auto rates = map.optional("sustained")) read_rates(*rates, device.sustained);
+  if (const auto rates = map.optional("attention")) read_attention(*rates, device);
+  if (const auto floor = map.optional("kernel_floor")) device.kernel_floor = floor->seconds();
+  if (const auto context = map.optional("context")) device.context = context->bytes();
+  if (const auto able = map.optional("in_switch_reduction")) device.in_switch_reduction = able->flag();
+  if (const auto nvlink = map.optional("nvlink")) read_nvlink(*nvlink, device);
+  map.finish();
+  for (std::size_t i = 0; i < device.peak.size(); ++i)
+    if (device.sustained[i] > device.peak[i])
+      value.fail("sustained " + std::string(kPrecisionNames[i]) + " rate is above its peak");
+  return device;
+}
+
+DeviceSpec read_device(const std::filesystem::path& file) { return device_from(read_document(file)); }
+
+}  // namespace tpplan
