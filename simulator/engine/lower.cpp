@@ -46,7 +46,6 @@ class Lowering {
   struct Rank {
     Id compute = kNone, compute_before = kNone;  // the last two compute tasks
     Id reduce = kNone;                           // the last reduction
-    Id gather = kNone;                           // gathered ahead for the next segment
     std::vector<std::vector<Id>> first_gathers;  // [chunk][segment]
   };
 

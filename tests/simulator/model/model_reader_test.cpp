@@ -36,8 +36,8 @@ INSTANTIATE_TEST_SUITE_P(Hub, PublishedModels,
                                            Published{"phi3-mini", 3'821'079'552}, Published{"gemma2-9b", 9'241'705'984},
                                            Published{"nested-llama", 8'030'261'248},
                                            Published{"mixtral-8x7b", 46'702'792'704}),
-                         [](const auto& info) {
-                           std::string name = info.param.file;
+                         [](const auto& published) {
+                           std::string name = published.param.file;
                            std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
                            return name;
                          });
