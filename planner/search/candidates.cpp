@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "planner/partition/partition.hpp"
+#include "planner/search/complete_plan.hpp"
 #include "planner/search/parallel_for.hpp"
 
 namespace tpplan {
@@ -22,12 +22,6 @@ ParallelPlan layout(const Problem& problem, const Degrees& degrees, bool sequenc
   plan.runtime = problem.runtime;
   plan.bucket = default_bucket(plan.runtime, plan.dp);
   return plan;
-}
-
-EndWeights end_weights(const LayerCosts& costs) {
-  const auto time = [](const Passes& p) { return p.forward.total() + p.backward.total(); };
-  const Seconds layer = time(costs.layer);
-  return {time(costs.embedding) / layer, time(costs.head) / layer};
 }
 
 bool smaller(const Candidate& a, const Candidate& b) {
@@ -93,7 +87,7 @@ class Walker {
       plan.recompute = recompute;
       const SharedCosts::Blocks& blocks =
           shared_.blocks({plan.tp, plan.sequence_parallel, plan.micro_batch, recompute});
-      plan.stages = partition_layers(problem_.model.layers, plan.pp, plan.vpp, end_weights(blocks.costs));
+      plan.stages = balanced_stages(problem_.model.layers, plan.pp, plan.vpp, blocks.costs);
       for (const ZeroStage zero : space_.zero) {
         plan.zero = zero;
         const std::uint64_t here = order++;
@@ -193,7 +187,7 @@ ParallelPlan plan_of(const Problem& problem, const Space& space, const SharedCos
   plan.order = candidate.axis_order;
   const SharedCosts::Blocks& blocks =
       shared.blocks({plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute});
-  plan.stages = partition_layers(problem.model.layers, plan.pp, plan.vpp, end_weights(blocks.costs));
+  plan.stages = balanced_stages(problem.model.layers, plan.pp, plan.vpp, blocks.costs);
   return plan;
 }
 

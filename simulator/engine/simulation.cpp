@@ -36,8 +36,9 @@ Seconds exposed_data_parallel(const TaskGraph& graph, const Timeline& timeline, 
 double repeated_share(const Problem& problem, Recompute recompute) {
   const ModelSpec& model = problem.model;
   const ParameterCount count = count_parameters(model);
-  const double all = model_flops_per_token(model, problem.sequence);
-  const double core = 4.0 * model.layers * static_cast<double>(model.q_width()) * problem.sequence;
+  const double all = model_flops_per_token(model, problem.sequence, problem.causal_flops);
+  const double core =
+      (problem.causal_flops ? 2.0 : 4.0) * model.layers * static_cast<double>(model.q_width()) * problem.sequence;
   const double products = 2.0 * model.layers * static_cast<double>(count.attention_per_layer + count.mlp_per_layer);
   switch (recompute) {
     case Recompute::none: return 0;
@@ -121,7 +122,7 @@ SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan,
   report.step = timeline->makespan;
   const double tokens = static_cast<double>(plan.global_batch) * problem.sequence;
   report.tokens_per_second = tokens / report.step.value();
-  const Flops useful{model_flops_per_token(problem.model, problem.sequence) * tokens};
+  const Flops useful{model_flops_per_token(problem.model, problem.sequence, problem.causal_flops) * tokens};
   const FlopsPerSecond peak = problem.topology.device.peak_rate(plan.precision) * plan.world();
   report.mfu = useful / report.step / peak;
   report.hfu = report.mfu * (1 + repeated_share(problem, plan.recompute));

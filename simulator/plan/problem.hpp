@@ -19,6 +19,7 @@ struct Problem {
   Precision precision = Precision::bf16;
   RuntimeOptions runtime;
   int max_tp = 0;                 // 0: the NVLink domain
+  bool causal_flops = false;      // MFU counts half of the attention square
 };
 
 /// Every rule of `plan` that the problem breaks, with the numbers and the nearest legal values; empty when legal.

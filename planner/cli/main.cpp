@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+
+#include "planner/cli/command_line.hpp"
+#include "planner/cli/render.hpp"
+#include "planner/workbench/json.hpp"
+#include "planner/workbench/workbench.hpp"
+#include "simulator/document/document.hpp"
+
+namespace tpplan {
+namespace {
+
+enum ExitCode { kDone = 0, kFailed = 1, kUserMistake = 2, kInfeasible = 3, kInterrupted = 130 };
+
+/// Turns the first SIGINT into a stop request and the second into the end of the process.
+class InterruptWatch {
+ public:
+  InterruptWatch() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    watcher_ = std::jthread([this](const std::stop_token& end) {
+      const timespec pause{0, 50'000'000};
+      while (!end.stop_requested())
+        if (sigtimedwait(&signals_, nullptr, &pause) == SIGINT && !stop_.request_stop()) _exit(kInterrupted);
+    });
+  }
+  [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
+
+ private:
+  sigset_t signals_{};
+  std::stop_source stop_;
+  std::jthread watcher_;
+};
+
+/// A bar on the terminal for work that takes longer than half a second. Nothing otherwise.
+class ProgressBar {
+ public:
+  void operator()(double share) {
+    if (!terminal_) return;
+    const std::scoped_lock lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - start_ < std::chrono::milliseconds(500) || now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    shown_ = true;
+    fmt::print(stderr, "\rsearching {:3.0f} %", 100 * share);
+  }
+  void clear() const {
+    if (shown_) fmt::print(stderr, "\r                 \r");
+  }
+
+ private:
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  bool shown_ = false;
+  std::mutex mutex_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), last_{};
+};
+
+bool bold_on_stdout(Color color) {
+  return color == Color::always || (color == Color::automatic && isatty(STDOUT_FILENO) != 0);
+}
+
+template <class Report>
+void print_report(const Report& report, const Settings& settings) {
+  const std::string text = settings.json ? to_json(report) : render(report, bold_on_stdout(settings.color));
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw SystemError("standard output cannot be written");
+}
+
+int run_plan(const Workbench& workbench, const Settings& settings) {
+  const InterruptWatch interrupt;
+  ProgressBar bar;
+  const PlanReport report = workbench.plan(settings, interrupt.token(), [&bar](double share) { bar(share); });
+  bar.clear();
+  if (interrupt.token().stop_requested()) {
+    fmt::print(stderr, "tpplan: interrupted\n");
+    return kInterrupted;
+  }
+  print_report(report, settings);
+  return report.result.plans.empty() ? kInfeasible : kDone;
+}
+
+int run(const Command& command, const Workbench& workbench) {
+  const Settings& settings = command.settings;
+  switch (command.verb) {
+    case Verb::plan: return run_plan(workbench, settings);
+    case Verb::simulate: {
+      const SimulateReport report = workbench.simulate(settings);
+      print_report(report, settings);
+      return report.violations.empty() ? kDone : kInfeasible;
+    }
+    case Verb::check: {
+      const CheckReport report = workbench.check(settings);
+      print_report(report, settings);
+      return report.violations.empty() ? kDone : kInfeasible;
+    }
+    case Verb::explain: {
+      const ExplainReport report = workbench.explain(settings);
+      print_report(report, settings);
+      return report.fits ? kDone : kInfeasible;
+    }
+    case Verb::topo: {
+      const TopologyReport report = workbench.topology(settings);
+      if (settings.dot) fmt::print("{}", to_dot(report.topology));
+      else print_report(report, settings);
+      return kDone;
+    }
+    case Verb::model: print_report(workbench.model(settings), settings); return kDone;
+    case Verb::validate: print_report(workbench.validate(settings), settings); return kDone;
+    case Verb::list:
+      if (command.options_page) fmt::print("{}", options_markdown());
+      else print_report(workbench.list(), settings);
+      return kDone;
+  }
+  return kDone;
+}
+
+int guarded_main(const std::vector<std::string>& arguments) {
+  try {
+    const auto parsed = parse_command_line(arguments);
+    if (const auto* notice = std::get_if<Notice>(&parsed)) {
+      fmt::print("{}", notice->text);
+      return kDone;
+    }
+    return run(std::get<Command>(parsed), Workbench(find_data_files("/proc/self/exe")));
+  } catch (const ConfigError& error) {
+    fmt::print(stderr, "tpplan: {}\n", error.what());
+    return kUserMistake;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tpplan: {}\n", error.what());
+    return kFailed;
+  }
+}
+
+}  // namespace
+}  // namespace tpplan
+
+int main(int argc, char** argv) { return tpplan::guarded_main({argv + 1, argv + argc}); }

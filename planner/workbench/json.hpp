@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "planner/workbench/reports.hpp"
+
+namespace tpplan {
+
+/// Reports as one JSON document each: what the text shows, in base units (seconds, bytes, FLOPs).
+[[nodiscard]] std::string to_json(const PlanReport& report);
+[[nodiscard]] std::string to_json(const SimulateReport& report);
+[[nodiscard]] std::string to_json(const CheckReport& report);
+[[nodiscard]] std::string to_json(const ExplainReport& report);
+[[nodiscard]] std::string to_json(const TopologyReport& report);
+[[nodiscard]] std::string to_json(const ModelReport& report);
+[[nodiscard]] std::string to_json(const ValidationReport& report);
+[[nodiscard]] std::string to_json(const ListReport& report);
+
+}  // namespace tpplan

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <stop_token>
+
+#include "planner/workbench/data_files.hpp"
+#include "planner/workbench/reports.hpp"
+#include "planner/workbench/settings.hpp"
+
+namespace tpplan {
+
+/// The one facade of command line and GUI. Every verb takes settings and returns what it found; nothing is printed, and only
+/// files that the settings name are written. User mistakes are ConfigError, failures of the machine SystemError.
+class Workbench {
+ public:
+  explicit Workbench(DataFiles files) : files_(std::move(files)) {}
+
+  /// Searches; writes the best plan to Settings::output (plan.yaml when empty) if there is one.
+  [[nodiscard]] PlanReport plan(const Settings& settings, const std::stop_token& stop = {},
+                                const Progress& progress = {}) const;
+  /// Writes Settings::trace when given. An illegal plan is not simulated: `violations` says why.
+  [[nodiscard]] SimulateReport simulate(const Settings& settings) const;
+  [[nodiscard]] CheckReport check(const Settings& settings) const;
+  /// An illegal plan is a ConfigError here; `check` lists its rules.
+  [[nodiscard]] ExplainReport explain(const Settings& settings) const;
+  [[nodiscard]] TopologyReport topology(const Settings& settings) const;
+  [[nodiscard]] ModelReport model(const Settings& settings) const;
+  /// Writes the predictions to Settings::output when given.
+  [[nodiscard]] ValidationReport validate(const Settings& settings) const;
+  [[nodiscard]] ListReport list() const;
+
+ private:
+  [[nodiscard]] Understood understand(const Settings& settings) const;
+  [[nodiscard]] std::pair<PlanDocument, Understood> understand_plan(const Settings& settings) const;
+  [[nodiscard]] Topology load_topology(const std::string& given, int gpus, std::string& placement) const;
+
+  DataFiles files_;
+};
+
+/// Name of a plan in one line: "tp 8 pp 4 dp 4, sequence parallel, ZeRO 1, vpp 3, micro-batch 2, interleaved".
+[[nodiscard]] std::string describe(const ParallelPlan& plan);
+
+}  // namespace tpplan
