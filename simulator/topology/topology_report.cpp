@@ -16,15 +16,16 @@ NodeVertex other_end(const NodeGraph& graph, const NodeEdge& edge, NodeVertex at
 std::string connection_of(const Topology& topology, const std::vector<NodeEdge>& edges, NodeVertex from) {
   const NodeGraph& graph = topology.node;
   int switches = 0, cpus = 0;
-  bool nvlink = true;
+  bool nvlink = true, relayed = false;
   NodeVertex at = from;
   for (const NodeEdge& edge : edges) {
     nvlink = nvlink && graph[edge].kind == LinkKind::nvlink;
     at = other_end(graph, edge, at);
+    if (graph[at].kind == VertexKind::gpu && &edge != &edges.back()) relayed = true;
     if (graph[at].kind == VertexKind::pci) ++switches;
     if (graph[at].kind == VertexKind::cpu) ++cpus;
   }
-  if (nvlink) return graph[edges.front()].label;
+  if (nvlink) return relayed ? "relay" : graph[edges.front()].label;
   if (cpus > 1) return "SYS";
   if (cpus == 1) return "PHB";
   return switches > 1 ? "PXB" : "PIX";

@@ -16,7 +16,8 @@ struct TopologyReport {
   std::string weakest;                                  // the narrowest link that any collective must cross, in words
 };
 
-/// PIX: one PCIe switch; PXB: several; PHB: through a CPU; SYS: between CPUs; NVx: NVLink.
+/// PIX: one PCIe switch; PXB: several; PHB: through a CPU; SYS: between CPUs; NVx: NVLink;
+/// relay: NVLink through another GPU.
 [[nodiscard]] TopologyReport report_topology(const Topology& topology);
 
 /// The node as a Graphviz graph.

@@ -69,7 +69,7 @@ std::string to_string(Bytes n) {
 }
 std::string to_string(Seconds t) {
   constexpr std::array units{Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"ms", 1e-3}, Unit{"s", 1}};
-  return t.value() == 0 ? "0 s" : print(t.value(), units);
+  return std::abs(t.value()) < 0.5e-9 ? "0 s" : print(t.value(), units);
 }
 std::string to_string(BytesPerSecond rate) {
   constexpr std::array units{Unit{"B/s", 1}, Unit{"kB/s", 1e3}, Unit{"MB/s", 1e6}, Unit{"GB/s", 1e9}, Unit{"TB/s", 1e12}};
