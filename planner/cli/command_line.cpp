@@ -1,9 +1,8 @@
 #include "planner/cli/command_line.hpp"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <fmt/format.h>
 #include <map>
 
 #include "simulator/document/document.hpp"
@@ -32,7 +31,8 @@ void add_options(VerbParser& parser, Verb verb) {
     CLI::Option* added = parser.app->add_option(spelling, parser.given[name],
                                                 fmt::format("{} [{}]", option.text, option.standard));
     added->type_name(std::string(option.value))->expected(1);
-    added->multi_option_policy(option.repeatable ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::Throw);
+    added->multi_option_policy(option.repeatable ? CLI::MultiOptionPolicy::TakeAll
+                                                 : CLI::MultiOptionPolicy::Throw);
   }
 }
 
@@ -73,18 +73,22 @@ bool is_verb(const std::string& word) {
 
 std::variant<Command, Notice> parse_command_line(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
-  const bool top_level = words.empty() || words.front() == "--help" || words.front() == "-h" || words.front() == "--version";
+  const bool top_level =
+      words.empty() || words.front() == "--help" || words.front() == "-h" || words.front() == "--version";
   if (!top_level && !is_verb(words.front())) {
     if (!words.front().starts_with('-')) {
       std::vector<std::string> names;
       for (const VerbSpec& verb : kVerbs) names.emplace_back(verb.name);
-      throw ConfigError(fmt::format("unknown verb '{}'{}", words.front(), did_you_mean(words.front(), names)));
+      throw ConfigError(
+          fmt::format("unknown verb '{}'{}", words.front(), did_you_mean(words.front(), names)));
     }
     words.insert(words.begin(), "plan");
   }
 
-  CLI::App app{"Plans how to train a language model on a cluster, and says what it will cost.\n"
-               "tpplan --model gpt10b.yaml --gpus 128 is tpplan plan with these options.", "tpplan"};
+  CLI::App app{
+      "Plans how to train a language model on a cluster, and says what it will cost.\n"
+      "tpplan --model gpt10b.yaml --gpus 128 is tpplan plan with these options.",
+      "tpplan"};
   app.set_version_flag("--version", "tpplan " TPPLAN_VERSION);
   app.require_subcommand(0, 1);
   std::array<VerbParser, kVerbs.size()> parsers;
@@ -98,7 +102,8 @@ std::variant<Command, Notice> parse_command_line(const std::vector<std::string>&
       parsers[v].app->add_option(std::string(kVerbs[v].positional), positional,
                                  fmt::format("the same as --{}", kVerbs[v].positional));
     if (static_cast<Verb>(v) == Verb::list)
-      parsers[v].app->add_flag("--options", command.options_page, "print the reference page of all options (Markdown)");
+      parsers[v].app->add_flag("--options", command.options_page,
+                               "print the reference page of all options (Markdown)");
   }
   try {
     std::reverse(words.begin(), words.end());
@@ -120,7 +125,8 @@ std::variant<Command, Notice> parse_command_line(const std::vector<std::string>&
     if (!parser.app->parsed()) continue;
     command.verb = static_cast<Verb>(v);
     if (const auto extras = parser.app->remaining(); !extras.empty()) fail_on_extras(extras, command.verb);
-    if (const auto file = parser.given.find("experiment"); file != parser.given.end() && !file->second.empty())
+    if (const auto file = parser.given.find("experiment");
+        file != parser.given.end() && !file->second.empty())
       apply_experiment(file->second.front(), command.settings);
     apply_all(parser, command.verb, command.settings);
     if (!positional.empty())

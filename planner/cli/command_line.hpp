@@ -20,8 +20,8 @@ struct Notice {
   std::string text;
 };
 
-/// Parses the arguments after the program's name. Without a verb the verb is plan. An experiment file is applied first, the
-/// command line over it. Throws ConfigError for every mistake.
+/// Parses the arguments after the program's name. Without a verb the verb is plan. An experiment file is
+/// applied first, the command line over it. Throws ConfigError for every mistake.
 [[nodiscard]] std::variant<Command, Notice> parse_command_line(const std::vector<std::string>& arguments);
 
 }  // namespace tpplan

@@ -1,11 +1,10 @@
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fmt/format.h>
 #include <mutex>
 #include <thread>
+#include <unistd.h>
 
 #include "planner/cli/command_line.hpp"
 #include "planner/cli/render.hpp"
@@ -89,7 +88,8 @@ int run_plan(const Workbench& workbench, const Settings& settings) {
 int run(const Command& command, const Workbench& workbench) {
   const Settings& settings = command.settings;
   switch (command.verb) {
-    case Verb::plan: return run_plan(workbench, settings);
+    case Verb::plan:
+      return run_plan(workbench, settings);
     case Verb::simulate: {
       const SimulateReport report = workbench.simulate(settings);
       print_report(report, settings);
@@ -107,15 +107,23 @@ int run(const Command& command, const Workbench& workbench) {
     }
     case Verb::topo: {
       const TopologyReport report = workbench.topology(settings);
-      if (settings.dot) fmt::print("{}", to_dot(report.topology));
-      else print_report(report, settings);
+      if (settings.dot)
+        fmt::print("{}", to_dot(report.topology));
+      else
+        print_report(report, settings);
       return kDone;
     }
-    case Verb::model: print_report(workbench.model(settings), settings); return kDone;
-    case Verb::validate: print_report(workbench.validate(settings), settings); return kDone;
+    case Verb::model:
+      print_report(workbench.model(settings), settings);
+      return kDone;
+    case Verb::validate:
+      print_report(workbench.validate(settings), settings);
+      return kDone;
     case Verb::list:
-      if (command.options_page) fmt::print("{}", options_markdown());
-      else print_report(workbench.list(), settings);
+      if (command.options_page)
+        fmt::print("{}", options_markdown());
+      else
+        print_report(workbench.list(), settings);
       return kDone;
   }
   return kDone;

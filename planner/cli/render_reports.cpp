@@ -1,7 +1,6 @@
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
 
 #include "planner/cli/render.hpp"
 #include "planner/cli/table.hpp"
@@ -48,10 +47,13 @@ std::string stage_table(const SimulateReport& report, bool bold) {
     const Stage& stage = plan.stages[i];
     const std::size_t rank = i % static_cast<std::size_t>(plan.pp);
     const Seconds busy = report.simulation.rank_compute[rank];
-    std::string holds = stage.embedding && stage.head ? "embedding, head" : stage.embedding ? "embedding" : stage.head ? "head" : "";
+    std::string holds = stage.embedding && stage.head ? "embedding, head"
+                        : stage.embedding             ? "embedding"
+                        : stage.head                  ? "head"
+                                                      : "";
     table.add({fmt::format("{}", i), fmt::format("{}", rank),
-               fmt::format("{}-{}", stage.first_layer, stage.first_layer + stage.layers - 1), holds, to_string(busy),
-               fmt::format("{:.1f}", 100 * (busy / report.simulation.step))});
+               fmt::format("{}-{}", stage.first_layer, stage.first_layer + stage.layers - 1), holds,
+               to_string(busy), fmt::format("{:.1f}", 100 * (busy / report.simulation.step))});
   }
   return table.text(bold);
 }
@@ -69,24 +71,29 @@ std::string communication_table(const SimulateReport& report, bool bold) {
   };
   const Breakdown& b = report.simulation.breakdown;
   table.add({"tensor parallel", "inside the stages", "", to_string(b.tensor_parallel)});
-  row("pipeline", [](const Task& t) { return t.kind == TaskKind::send; }, b.pipeline);
-  row("data parallel: reduce", [](const Task& t) { return t.kind == TaskKind::reduce; }, b.data_parallel);
-  row("data parallel: gather", [](const Task& t) { return t.kind == TaskKind::gather; }, Seconds{});
+  row(
+      "pipeline", [](const Task& t) { return t.kind == TaskKind::send; }, b.pipeline);
+  row(
+      "data parallel: reduce", [](const Task& t) { return t.kind == TaskKind::reduce; }, b.data_parallel);
+  row(
+      "data parallel: gather", [](const Task& t) { return t.kind == TaskKind::gather; }, Seconds{});
   return table.text(bold);
 }
 
 std::string violation_lines(const std::vector<Violation>& violations) {
   std::string text;
   for (const Violation& v : violations)
-    text += fmt::format("  {}: {}; try {}\n", kRuleNames[static_cast<std::size_t>(v.rule)], v.message, v.remedy);
+    text +=
+        fmt::format("  {}: {}; try {}\n", kRuleNames[static_cast<std::size_t>(v.rule)], v.message, v.remedy);
   return text;
 }
 
 std::string headline(const PlanDocument& document, const SimulationReport& report) {
-  return fmt::format("Plan     {}\nStep     {}: {:.0f} tokens/s, {:.0f} a GPU, MFU {:.1f} %, HFU {:.1f} %, peak memory {}\n",
-                     describe(document.plan), to_string(report.step), report.tokens_per_second,
-                     report.tokens_per_second / document.gpus, 100 * report.mfu, 100 * report.hfu,
-                     to_string(report.memory.peak()));
+  return fmt::format(
+      "Plan     {}\nStep     {}: {:.0f} tokens/s, {:.0f} a GPU, MFU {:.1f} %, HFU {:.1f} %, peak memory {}\n",
+      describe(document.plan), to_string(report.step), report.tokens_per_second,
+      report.tokens_per_second / document.gpus, 100 * report.mfu, 100 * report.hfu,
+      to_string(report.memory.peak()));
 }
 
 }  // namespace
@@ -101,9 +108,13 @@ std::string render(const SimulateReport& report, bool bold) {
 }
 
 std::string render(const CheckReport& report, bool bold) {
-  std::string text = render_understood(report.understood) + fmt::format("Plan     {}\n", describe(report.document.plan));
-  text += report.violations.empty() ? "Legal, and it fits.\n" : fmt::format("Broken rules:\n{}", violation_lines(report.violations));
-  if (report.memory) text += fmt::format("{} may be used of each device.\n\n", to_string(report.limit)) + memory_table(*report.memory, bold);
+  std::string text =
+      render_understood(report.understood) + fmt::format("Plan     {}\n", describe(report.document.plan));
+  text += report.violations.empty() ? "Legal, and it fits.\n"
+                                    : fmt::format("Broken rules:\n{}", violation_lines(report.violations));
+  if (report.memory)
+    text += fmt::format("{} may be used of each device.\n\n", to_string(report.limit)) +
+            memory_table(*report.memory, bold);
   return text;
 }
 
@@ -112,8 +123,9 @@ std::string render(const ExplainReport& report, bool bold) {
   if (!report.fits) {
     text += fmt::format("It does not fit: {} may be used.\n", to_string(report.limit));
     text += report.smallest_fit
-                ? fmt::format("Smallest change that fits: {}; then {} ({:+.1f} %), {}\n", report.smallest_fit->what,
-                              to_string(report.smallest_fit->report.step), -100 * report.smallest_fit->gain,
+                ? fmt::format("Smallest change that fits: {}; then {} ({:+.1f} %), {}\n",
+                              report.smallest_fit->what, to_string(report.smallest_fit->report.step),
+                              -100 * report.smallest_fit->gain,
                               to_string(report.smallest_fit->report.memory.peak()))
                 : "No change of one or two settings fits.\n";
   }
@@ -127,9 +139,10 @@ std::string render(const ExplainReport& report, bool bold) {
 
 std::string render(const TopologyReport& report, bool bold) {
   const Topology& t = report.topology;
-  std::string text = fmt::format("{}: {} x {} {} ({}), NVLink islands of {}, {} NICs of {} a machine\n", t.name, t.nodes(),
-                                 t.used_per_node, t.device.name, to_string(t.device.memory), t.nvlink_domain, t.nics_per_node,
-                                 to_string(t.fabric.nic_bandwidth));
+  std::string text =
+      fmt::format("{}: {} x {} {} ({}), NVLink islands of {}, {} NICs of {} a machine\n", t.name, t.nodes(),
+                  t.used_per_node, t.device.name, to_string(t.device.memory), t.nvlink_domain,
+                  t.nics_per_node, to_string(t.fabric.nic_bandwidth));
   if (!t.source.empty()) text += fmt::format("source: {}\n", t.source);
   const std::size_t shown = std::min<std::size_t>(t.gpu_vertices.size(), 8);
   std::vector<std::string> head{"GB/s"};
@@ -139,53 +152,67 @@ std::string render(const TopologyReport& report, bool bold) {
   for (std::size_t a = 0; a < shown; ++a) {
     std::vector<std::string> row{t.node[t.gpu_vertices[a]].name};
     for (std::size_t b = 0; b < shown; ++b)
-      row.push_back(a == b ? "X" : fmt::format("{:.0f} {}", report.bandwidth[a][b].value() / 1e9, report.connection[a][b]));
+      row.push_back(
+          a == b ? "X"
+                 : fmt::format("{:.0f} {}", report.bandwidth[a][b].value() / 1e9, report.connection[a][b]));
     row.push_back(t.nic_of_gpu[a] >= 0 ? fmt::format("nic{}", t.nic_of_gpu[a]) : "none");
     table.add(row);
   }
   text += table.text(bold);
   if (shown < t.gpu_vertices.size()) text += fmt::format("  ... {} GPUs in all\n", t.gpu_vertices.size());
-  if (!report.routes.empty()) text += fmt::format("Farthest route: {}\n", *std::max_element(report.routes.begin(), report.routes.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); }));
+  if (!report.routes.empty())
+    text += fmt::format("Farthest route: {}\n",
+                        *std::max_element(report.routes.begin(), report.routes.end(),
+                                          [](const auto& a, const auto& b) { return a.size() < b.size(); }));
   return text + fmt::format("Weakest link: {}\n", report.weakest);
 }
 
 std::string render(const ModelReport& report, bool bold) {
   const ModelSpec& m = report.model;
   const ParameterCount& c = report.count;
-  std::string text = fmt::format("{} ({}): {} layers, hidden {}, {} heads of {}, {} KV heads, MLP {}{}, vocabulary {}{}\n", m.name,
-                                 m.family, m.layers, m.hidden, m.heads, m.head_dim, m.kv_heads, m.ffn, m.gated_mlp ? " gated" : "",
-                                 m.vocabulary, m.tied_embeddings ? ", tied embeddings" : "");
-  text += fmt::format("{} parameters: {} in {} layers, {} in embeddings and head\n{:.4g} FLOPs a token at sequence {} (forward and backward, full attention)\n\n",
-                      c.total(), c.layers * c.per_layer(), c.layers, c.embeddings(), report.flops_per_token, report.sequence);
+  std::string text =
+      fmt::format("{} ({}): {} layers, hidden {}, {} heads of {}, {} KV heads, MLP {}{}, vocabulary {}{}\n",
+                  m.name, m.family, m.layers, m.hidden, m.heads, m.head_dim, m.kv_heads, m.ffn,
+                  m.gated_mlp ? " gated" : "", m.vocabulary, m.tied_embeddings ? ", tied embeddings" : "");
+  text += fmt::format(
+      "{} parameters: {} in {} layers, {} in embeddings and head\n{:.4g} FLOPs a token at sequence {} "
+      "(forward and backward, full attention)\n\n",
+      c.total(), c.layers * c.per_layer(), c.layers, c.embeddings(), report.flops_per_token, report.sequence);
   Table table({"operator", "kind", "split", "times", "parameters", "forward FLOPs", "activations"});
   for (const OperatorRow& row : report.operators)
     table.add({row.name, std::string(kOperatorKindNames[static_cast<std::size_t>(row.kind)]),
                std::string(kSplitNames[static_cast<std::size_t>(row.split)]), fmt::format("{}", row.repeats),
-               count_to_string(row.parameters), count_to_string(row.forward_flops), to_string(Bytes{row.activation_bytes})});
-  text += table.text(bold) + "  (one micro-batch of one sample, tensor parallel 1, fused attention, 16 bit)\n\n";
+               count_to_string(row.parameters), count_to_string(row.forward_flops),
+               to_string(Bytes{row.activation_bytes})});
+  text +=
+      table.text(bold) + "  (one micro-batch of one sample, tensor parallel 1, fused attention, 16 bit)\n\n";
   Table degrees({"tp", "legal", "why"});
   for (const TpDegree& d : report.degrees)
-    degrees.add({fmt::format("{}", d.tp), d.reason.empty() ? "yes" : "no", d.reason.empty() ? d.note : d.reason});
+    degrees.add(
+        {fmt::format("{}", d.tp), d.reason.empty() ? "yes" : "no", d.reason.empty() ? d.note : d.reason});
   return text + degrees.text(bold);
 }
 
 std::string render(const ValidationReport& report, bool bold) {
-  Table table({"source", "runs", "timed", "predicted", "MAPE %", "median %", "bias %", "memory %", "OOM found", "OOM false",
-               "regret %", "rank corr."});
+  Table table({"source", "runs", "timed", "predicted", "MAPE %", "median %", "bias %", "memory %",
+               "OOM found", "OOM false", "regret %", "rank corr."});
   for (const auto& [name, a] : report.sources)
     table.add({name, fmt::format("{}", a.runs), fmt::format("{}", a.timed), fmt::format("{}", a.predicted),
                fmt::format("{:.1f}", 100 * a.mean_error), fmt::format("{:.1f}", 100 * a.median_error),
                fmt::format("{:+.1f}", 100 * a.bias),
                a.memory_runs > 0 ? fmt::format("{:.1f} ({})", 100 * a.memory_error, a.memory_runs) : "-",
-               a.oom_runs > 0 ? fmt::format("{}/{}", a.oom_found, a.oom_runs) : "-", fmt::format("{}/{}", a.oom_false, a.fitting_runs),
+               a.oom_runs > 0 ? fmt::format("{}/{}", a.oom_found, a.oom_runs) : "-",
+               fmt::format("{}/{}", a.oom_false, a.fitting_runs),
                a.groups > 0 ? fmt::format("{:.1f} ({})", 100 * a.regret, a.groups) : "-",
                a.groups > 0 ? fmt::format("{:.2f}", a.rank_correlation) : "-"});
   std::string text = table.text(bold);
-  text += fmt::format("macro MAPE of step time {:.2f} %, of memory {:.2f} %\n", 100 * report.macro_error, 100 * report.macro_memory_error);
+  text += fmt::format("macro MAPE of step time {:.2f} %, of memory {:.2f} %\n", 100 * report.macro_error,
+                      100 * report.macro_memory_error);
   if (!report.worst.empty()) {
     text += "\n";
     Table worst({"worst", "error %", "dominant term"});
-    for (const Outlier& o : report.worst) worst.add({o.id, fmt::format("{:+.1f}", 100 * o.error), o.dominant_term});
+    for (const Outlier& o : report.worst)
+      worst.add({o.id, fmt::format("{:+.1f}", 100 * o.error), o.dominant_term});
     text += worst.text(bold);
   }
   for (const auto& [reason, ids] : report.unmodelled) {
@@ -199,8 +226,8 @@ std::string render(const ListReport& report, bool) {
   const auto line = [](const char* what, const std::vector<std::string>& names) {
     return fmt::format("{}\n  {}\n", what, fmt::join(names, "\n  "));
   };
-  return line("models", report.models) + line("topologies", report.topologies) + line("devices", report.devices) +
-         line("frameworks", report.frameworks);
+  return line("models", report.models) + line("topologies", report.topologies) +
+         line("devices", report.devices) + line("frameworks", report.frameworks);
 }
 
 }  // namespace tpplan

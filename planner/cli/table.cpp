@@ -7,7 +7,8 @@ namespace tpplan {
 namespace {
 
 bool is_number(const std::string& cell) {
-  return !cell.empty() && (std::isdigit(static_cast<unsigned char>(cell.front())) != 0 || cell.front() == '-' || cell.front() == '+');
+  return !cell.empty() && (std::isdigit(static_cast<unsigned char>(cell.front())) != 0 ||
+                           cell.front() == '-' || cell.front() == '+');
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 
 namespace tpplan {
 
-/// Rows of cells printed in aligned columns: the first row is the head, numbers to the right, the last column as it is.
+/// Rows of cells printed in aligned columns: the first row is the head, numbers to the right, the last column
+/// as it is.
 class Table {
  public:
   explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}

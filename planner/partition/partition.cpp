@@ -10,8 +10,8 @@
 namespace tpplan {
 namespace {
 
-/// How far a rank's layers may lie from the even share. The ends differ by the weight of embedding and head, the others
-/// by rounding; the window grows with those weights, so that the optimum is always inside.
+/// How far a rank's layers may lie from the even share. The ends differ by the weight of embedding and head,
+/// the others by rounding; the window grows with those weights, so that the optimum is always inside.
 constexpr int kSlack = 2;
 
 struct Load {
@@ -23,13 +23,16 @@ struct Load {
 struct Edge {
   Load load;
 };
-using LayeredGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property, Edge>;
+using LayeredGraph =
+    boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property, Edge>;
 
 std::vector<int> layers_of_ranks(int layers, int pp, int vpp, EndWeights weights) {
   if (pp == 1) return {layers};
   const double share = (layers + weights.embedding + weights.head) / pp;
   // Prefixes of a balanced partition lie near r * share - embedding; keep only those vertices.
-  const int width = 2 * (kSlack + static_cast<int>(std::ceil(std::max({0.0, weights.head - share, weights.embedding - share}))) + 1);
+  const int width =
+      2 * (kSlack +
+           static_cast<int>(std::ceil(std::max({0.0, weights.head - share, weights.embedding - share}))) + 1);
   const auto lowest = [&](int ranks) {
     const int centre = static_cast<int>(std::lround(ranks * share - (ranks > 0 ? weights.embedding : 0)));
     const int first = std::clamp(centre - width / 2, ranks * vpp, layers - (pp - ranks) * vpp);
@@ -42,7 +45,8 @@ std::vector<int> layers_of_ranks(int layers, int pp, int vpp, EndWeights weights
   };
   std::vector<int> offset(static_cast<std::size_t>(pp) + 2, 0);
   for (int r = 0; r <= pp; ++r)
-    offset[static_cast<std::size_t>(r) + 1] = offset[static_cast<std::size_t>(r)] + highest(r) - lowest(r) + 1;
+    offset[static_cast<std::size_t>(r) + 1] =
+        offset[static_cast<std::size_t>(r)] + highest(r) - lowest(r) + 1;
   const auto vertex = [&](int ranks, int used) {
     return static_cast<std::size_t>(offset[static_cast<std::size_t>(ranks)] + used - lowest(ranks));
   };
@@ -58,17 +62,18 @@ std::vector<int> layers_of_ranks(int layers, int pp, int vpp, EndWeights weights
   std::vector<std::size_t> before(boost::num_vertices(graph));
   std::vector<Load> distance(boost::num_vertices(graph));
   const double infinity = std::numeric_limits<double>::infinity();
-  boost::dag_shortest_paths(
-      graph, vertex(0, 0),
-      boost::weight_map(boost::get(&Edge::load, graph))
-          .distance_map(boost::make_iterator_property_map(distance.begin(), boost::get(boost::vertex_index, graph)))
-          .predecessor_map(boost::make_iterator_property_map(before.begin(), boost::get(boost::vertex_index, graph)))
-          .distance_compare(std::less<>())
-          .distance_combine([](const Load& a, const Load& b) {
-            return Load{std::max(a.most, b.most), a.squares + b.squares};
-          })
-          .distance_inf(Load{infinity, infinity})
-          .distance_zero(Load{}));
+  boost::dag_shortest_paths(graph, vertex(0, 0),
+                            boost::weight_map(boost::get(&Edge::load, graph))
+                                .distance_map(boost::make_iterator_property_map(
+                                    distance.begin(), boost::get(boost::vertex_index, graph)))
+                                .predecessor_map(boost::make_iterator_property_map(
+                                    before.begin(), boost::get(boost::vertex_index, graph)))
+                                .distance_compare(std::less<>())
+                                .distance_combine([](const Load& a, const Load& b) {
+                                  return Load{std::max(a.most, b.most), a.squares + b.squares};
+                                })
+                                .distance_inf(Load{infinity, infinity})
+                                .distance_zero(Load{}));
 
   std::vector<int> counts(static_cast<std::size_t>(pp));
   std::size_t at = vertex(pp, layers);

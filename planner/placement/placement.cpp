@@ -1,9 +1,8 @@
 #include "planner/placement/placement.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
 
 namespace tpplan {
 namespace {
@@ -50,8 +49,9 @@ Placement place_ranks(Topology topology) {
     placement.explanation = "no NVLink: all axes share the node's other links";
   } else {
     const GroupPath path = group_path(with_gpus(topology, island), {island, 1});
-    placement.explanation = fmt::format("tensor-parallel ranks are neighbours inside the NVLink island of {} GPUs ({})",
-                                        island, path.bottleneck);
+    placement.explanation =
+        fmt::format("tensor-parallel ranks are neighbours inside the NVLink island of {} GPUs ({})", island,
+                    path.bottleneck);
     if (!std::is_sorted(order.begin(), order.end()))
       placement.explanation += fmt::format("; local ranks use devices {}", fmt::join(order, ", "));
   }

@@ -69,8 +69,9 @@ class Walker {
         plan.vpp = vpp;
         const std::uint64_t inside = space_.recompute.size() * space_.zero.size();
         plan.zero = ZeroStage::none;
-        plan.stages = problem_.model.layers >= plan.pp * vpp ? even_stages(problem_.model.layers, plan.pp, vpp)
-                                                             : std::vector<Stage>{};
+        plan.stages = problem_.model.layers >= plan.pp * vpp
+                          ? even_stages(problem_.model.layers, plan.pp, vpp)
+                          : std::vector<Stage>{};
         const std::vector<Violation> broken = violations(problem_, plan);
         if (!broken.empty()) {
           tally.reject(broken.front(), inside, order);
@@ -101,23 +102,25 @@ class Walker {
     }
   }
 
-  void evaluate(const Family& family, ParallelPlan& plan, const SharedCosts::Blocks& blocks, std::uint64_t order,
-                Tally& tally) const {
-    Candidate candidate{.peak_memory = memory_report(problem_, plan, blocks.costs.parameters, blocks.memory).peak(),
-                        .order = order,
-                        .degrees = family.degrees,
-                        .micro_batch = plan.micro_batch,
-                        .vpp = static_cast<std::int16_t>(plan.vpp),
-                        .sequence_parallel = plan.sequence_parallel,
-                        .zero = plan.zero,
-                        .recompute = plan.recompute,
-                        .schedule = plan.schedule};
+  void evaluate(const Family& family, ParallelPlan& plan, const SharedCosts::Blocks& blocks,
+                std::uint64_t order, Tally& tally) const {
+    Candidate candidate{
+        .peak_memory = memory_report(problem_, plan, blocks.costs.parameters, blocks.memory).peak(),
+        .order = order,
+        .degrees = family.degrees,
+        .micro_batch = plan.micro_batch,
+        .vpp = static_cast<std::int16_t>(plan.vpp),
+        .sequence_parallel = plan.sequence_parallel,
+        .zero = plan.zero,
+        .recompute = plan.recompute,
+        .schedule = plan.schedule};
     if (!tally.smallest || smaller(candidate, *tally.smallest)) tally.smallest = candidate;
     if (candidate.peak_memory > limit_) {
-      tally.reject({Rule::memory,
-                    "needs " + to_string(candidate.peak_memory) + " of the " + to_string(limit_) + " that may be used",
-                    ""},
-                   1, order);
+      tally.reject(
+          {Rule::memory,
+           "needs " + to_string(candidate.peak_memory) + " of the " + to_string(limit_) + " that may be used",
+           ""},
+          1, order);
       return;
     }
     // Both orders of the axes are priced; the one with the lower bound is kept, the first when equal.
@@ -147,7 +150,8 @@ std::vector<Family> families(const Problem& problem, const SearchOptions& option
   std::vector<Family> list;
   std::uint64_t order = 0;
   for (std::uint32_t d = 0; d < space.degrees.size(); ++d) {
-    const std::uint64_t inside = space.schedule.size() * chunk_counts(problem, options, space.degrees[d].pp).size() *
+    const std::uint64_t inside = space.schedule.size() *
+                                 chunk_counts(problem, options, space.degrees[d].pp).size() *
                                  space.recompute.size() * space.zero.size();
     for (const bool sequence_parallel : space.sequence_parallel)
       for (const int micro_batch : micro_batches(problem, options, space.degrees[d].dp)) {
@@ -160,7 +164,8 @@ std::vector<Family> families(const Problem& problem, const SearchOptions& option
 
 }  // namespace
 
-SharedCosts::SharedCosts(const Problem& problem, const CostModel& model, const SearchOptions& options, const Space& space) {
+SharedCosts::SharedCosts(const Problem& problem, const CostModel& model, const SearchOptions& options,
+                         const Space& space) {
   for (const Degrees& degrees : space.degrees) {
     for (const AxisOrder order : {AxisOrder::tp_cp_dp_pp, AxisOrder::tp_cp_pp_dp}) {
       ParallelPlan plan = layout(problem, degrees, false, 1);
@@ -172,14 +177,17 @@ SharedCosts::SharedCosts(const Problem& problem, const CostModel& model, const S
         for (const Recompute recompute : space.recompute) {
           const LayerKey key{degrees.tp, sequence_parallel, micro_batch, recompute};
           if (blocks_.contains(key)) continue;
-          blocks_.emplace(key, Blocks{layer_costs(problem, model, key),
-                                      layer_memory(problem, key.tp, sequence_parallel, micro_batch, recompute)});
+          blocks_.emplace(key,
+                          Blocks{layer_costs(problem, model, key),
+                                 layer_memory(problem, key.tp, sequence_parallel, micro_batch, recompute)});
         }
   }
 }
 
-ParallelPlan plan_of(const Problem& problem, const Space& space, const SharedCosts& shared, const Candidate& candidate) {
-  ParallelPlan plan = layout(problem, space.degrees[candidate.degrees], candidate.sequence_parallel, candidate.micro_batch);
+ParallelPlan plan_of(const Problem& problem, const Space& space, const SharedCosts& shared,
+                     const Candidate& candidate) {
+  ParallelPlan plan =
+      layout(problem, space.degrees[candidate.degrees], candidate.sequence_parallel, candidate.micro_batch);
   plan.vpp = candidate.vpp;
   plan.zero = candidate.zero;
   plan.recompute = candidate.recompute;
@@ -191,8 +199,8 @@ ParallelPlan plan_of(const Problem& problem, const Space& space, const SharedCos
   return plan;
 }
 
-Enumeration enumerate(const Problem& problem, const CostModel& model, const SearchOptions& options, const Space& space,
-                      const SharedCosts& shared, const std::stop_token& stop,
+Enumeration enumerate(const Problem& problem, const CostModel& model, const SearchOptions& options,
+                      const Space& space, const SharedCosts& shared, const std::stop_token& stop,
                       const std::function<void(double)>& progress) {
   const std::vector<Family> work = families(problem, options, space);
   const int threads = thread_count(options.threads);
@@ -214,7 +222,8 @@ Enumeration enumerate(const Problem& problem, const CostModel& model, const Sear
       found->second = example.first;
       all.examples[rule] = std::move(example.second);
     }
-    if (tally.smallest && (!all.smallest || smaller(*tally.smallest, *all.smallest))) all.smallest = tally.smallest;
+    if (tally.smallest && (!all.smallest || smaller(*tally.smallest, *all.smallest)))
+      all.smallest = tally.smallest;
   }
   std::sort(all.candidates.begin(), all.candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.order < b.order; });

@@ -9,10 +9,12 @@
 
 namespace tpplan {
 
-/// Costs that many plans share, computed once: blocks by LayerKey, groups by degrees and axis order. Read-only afterwards.
+/// Costs that many plans share, computed once: blocks by LayerKey, groups by degrees and axis order.
+/// Read-only afterwards.
 class SharedCosts {
  public:
-  SharedCosts(const Problem& problem, const CostModel& model, const SearchOptions& options, const Space& space);
+  SharedCosts(const Problem& problem, const CostModel& model, const SearchOptions& options,
+              const Space& space);
 
   struct Blocks {
     LayerCosts costs;
@@ -30,10 +32,10 @@ class SharedCosts {
 
 /// A legal plan that fits, before simulation: small, because there may be hundreds of thousands.
 struct Candidate {
-  Seconds bound;             // of the step time
+  Seconds bound;  // of the step time
   Bytes peak_memory;
-  std::uint64_t order = 0;   // of enumeration: breaks ties
-  std::uint32_t degrees = 0; // index into Space::degrees
+  std::uint64_t order = 0;    // of enumeration: breaks ties
+  std::uint32_t degrees = 0;  // index into Space::degrees
   std::int32_t micro_batch = 1;
   std::int16_t vpp = 1;
   bool sequence_parallel = false;
@@ -55,8 +57,9 @@ struct Enumeration {
                                    const Candidate& candidate);
 
 /// Walks the whole space in parallel: rules, then memory, then the lower bound of what is left.
-[[nodiscard]] Enumeration enumerate(const Problem& problem, const CostModel& model, const SearchOptions& options,
-                                    const Space& space, const SharedCosts& shared, const std::stop_token& stop,
+[[nodiscard]] Enumeration enumerate(const Problem& problem, const CostModel& model,
+                                    const SearchOptions& options, const Space& space,
+                                    const SharedCosts& shared, const std::stop_token& stop,
                                     const std::function<void(double)>& progress);
 
 }  // namespace tpplan

@@ -17,7 +17,8 @@ ParallelPlan complete_plan(const Problem& problem, const CostModel& model, Paral
   plan.bucket = default_bucket(plan.runtime, plan.dp);
   const auto bound = [&](AxisOrder order) {
     plan.order = order;
-    return step_lower_bound(plan, plan_costs(problem, model, plan, blocks, plan_paths(problem.topology, plan)));
+    return step_lower_bound(plan,
+                            plan_costs(problem, model, plan, blocks, plan_paths(problem.topology, plan)));
   };
   const Seconds first = bound(AxisOrder::tp_cp_dp_pp), second = bound(AxisOrder::tp_cp_pp_dp);
   plan.order = second < first ? AxisOrder::tp_cp_pp_dp : AxisOrder::tp_cp_dp_pp;

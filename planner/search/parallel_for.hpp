@@ -16,8 +16,8 @@ namespace tpplan {
   return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-/// Calls work(index, thread) for index 0 .. count - 1, taken in rising order by `threads` threads, until asked to stop.
-/// The first exception ends the loop and is thrown again here.
+/// Calls work(index, thread) for index 0 .. count - 1, taken in rising order by `threads` threads, until
+/// asked to stop. The first exception ends the loop and is thrown again here.
 template <class Work>
 void parallel_for(std::size_t count, int threads, const std::stop_token& stop, Work work) {
   std::atomic<std::size_t> next{0};

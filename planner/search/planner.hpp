@@ -25,7 +25,7 @@ struct SearchOptions {
   std::vector<Recompute> recompute;
   double memory_margin = 0.05;  // share of the device that must stay free
   Objective objective = Objective::throughput;
-  int threads = 0;              // 0: all of the machine's
+  int threads = 0;  // 0: all of the machine's
 };
 
 struct RankedPlan {
@@ -34,11 +34,11 @@ struct RankedPlan {
 };
 
 struct SearchResult {
-  std::vector<RankedPlan> plans;  // best first
-  std::uint64_t space = 0;        // combinations of the options above
-  std::map<Rule, std::uint64_t> rejected;         // by reason, memory included
-  std::map<Rule, Violation> examples;             // one of each, with numbers
-  std::uint64_t pruned = 0;       // their lower bound is above the worst plan shown
+  std::vector<RankedPlan> plans;           // best first
+  std::uint64_t space = 0;                 // combinations of the options above
+  std::map<Rule, std::uint64_t> rejected;  // by reason, memory included
+  std::map<Rule, Violation> examples;      // one of each, with numbers
+  std::uint64_t pruned = 0;                // their lower bound is above the worst plan shown
   std::uint64_t simulated = 0;
   Seconds wall;
   std::optional<RankedPlan> nearest;  // when nothing fits: the legal plan that needs the least memory
@@ -47,10 +47,11 @@ struct SearchResult {
 /// Share of the space decided so far, 0 .. 1. Called from any thread.
 using Progress = std::function<void(double)>;
 
-/// The best plans of the space, exactly as exhaustive simulation would rank them: by step time (or peak memory), ties by
-/// the order of enumeration. The same plans and figures for any number of threads. Stops early, with what it has, when
-/// asked to.
-[[nodiscard]] SearchResult search(const Problem& problem, const CostModel& model, const SearchOptions& options,
-                                  const std::stop_token& stop = {}, const Progress& progress = {});
+/// The best plans of the space, exactly as exhaustive simulation would rank them: by step time (or peak
+/// memory), ties by the order of enumeration. The same plans and figures for any number of threads. Stops
+/// early, with what it has, when asked to.
+[[nodiscard]] SearchResult search(const Problem& problem, const CostModel& model,
+                                  const SearchOptions& options, const std::stop_token& stop = {},
+                                  const Progress& progress = {});
 
 }  // namespace tpplan

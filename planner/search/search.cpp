@@ -32,9 +32,9 @@ class Best {
 
   void add(const Simulated& plan) {
     const std::scoped_lock lock(mutex_);
-    const auto place = std::upper_bound(list_.begin(), list_.end(), plan, [&](const Simulated& a, const Simulated& b) {
-      return better(a, b, objective_);
-    });
+    const auto place =
+        std::upper_bound(list_.begin(), list_.end(), plan,
+                         [&](const Simulated& a, const Simulated& b) { return better(a, b, objective_); });
     list_.insert(place, plan);
     if (list_.size() > capacity_) list_.pop_back();
     if (list_.size() == capacity_) worst_ = list_.back().step.value();
@@ -63,7 +63,8 @@ std::vector<const Candidate*> queue_of(const Enumeration& all, const SearchOptio
     const auto top = static_cast<std::size_t>(options.top);
     if (queue.size() > top) {
       const Bytes limit = queue[top - 1]->peak_memory;
-      const auto end = std::find_if(queue.begin(), queue.end(), [&](const Candidate* c) { return c->peak_memory > limit; });
+      const auto end = std::find_if(queue.begin(), queue.end(),
+                                    [&](const Candidate* c) { return c->peak_memory > limit; });
       queue.erase(end, queue.end());
     }
     return queue;

@@ -31,7 +31,8 @@ std::vector<int> micro_batches(const Problem& problem, const SearchOptions& opti
   if (!options.micro_batch.empty()) return options.micro_batch;
   std::vector<int> sizes;
   const std::int64_t most = std::max<std::int64_t>(1, problem.global_batch / dp);
-  for (std::int64_t size = 1; size <= most && size <= 1 << 20; size *= 2) sizes.push_back(static_cast<int>(size));
+  for (std::int64_t size = 1; size <= most && size <= 1 << 20; size *= 2)
+    sizes.push_back(static_cast<int>(size));
   return sizes;
 }
 
@@ -44,19 +45,22 @@ Space make_space(const Problem& problem, const SearchOptions& options) {
     for (const int pp : axis(options.pp, divisors_up_to(gpus / tp, problem.model.layers))) {
       if (pp < 1 || gpus / tp % pp != 0) continue;
       const int dp = gpus / tp / pp;
-      if (!options.dp.empty() && std::find(options.dp.begin(), options.dp.end(), dp) == options.dp.end()) continue;
+      if (!options.dp.empty() && std::find(options.dp.begin(), options.dp.end(), dp) == options.dp.end())
+        continue;
       space.degrees.push_back({tp, pp, dp});
     }
   }
   space.sequence_parallel = axis(options.sequence_parallel, {false, true});
-  space.zero = axis(options.zero, {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights});
+  space.zero =
+      axis(options.zero, {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights});
   space.recompute = axis(options.recompute, {Recompute::none, Recompute::selective, Recompute::full});
   space.schedule =
       axis(options.schedule, {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved});
   const std::uint64_t independent =
       space.sequence_parallel.size() * space.zero.size() * space.recompute.size() * space.schedule.size();
   for (const Degrees& d : space.degrees)
-    space.size += independent * chunk_counts(problem, options, d.pp).size() * micro_batches(problem, options, d.dp).size();
+    space.size += independent * chunk_counts(problem, options, d.pp).size() *
+                  micro_batches(problem, options, d.dp).size();
   return space;
 }
 

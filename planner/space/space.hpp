@@ -15,8 +15,8 @@ struct Degrees {
   bool operator==(const Degrees&) const = default;
 };
 
-/// The combinations to search, as lists of values for each axis. The chunks of a pipeline rank (vpp) depend on pp, the
-/// micro-batches on dp.
+/// The combinations to search, as lists of values for each axis. The chunks of a pipeline rank (vpp) depend
+/// on pp, the micro-batches on dp.
 struct Space {
   std::vector<Degrees> degrees;
   std::vector<bool> sequence_parallel;
@@ -28,8 +28,8 @@ struct Space {
   std::uint64_t size = 0;
 };
 
-/// tp: divisors of the heads up to the NVLink domain (or Problem::max_tp); pp: every divisor of the rest up to the layers;
-/// dp: what remains. Values fixed in the options replace an axis.
+/// tp: divisors of the heads up to the NVLink domain (or Problem::max_tp); pp: every divisor of the rest up
+/// to the layers; dp: what remains. Values fixed in the options replace an axis.
 [[nodiscard]] Space make_space(const Problem& problem, const SearchOptions& options);
 
 /// Chunks of a pipeline rank: 1 ... layers / pp, or the fixed values among them.

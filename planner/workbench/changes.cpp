@@ -1,8 +1,7 @@
 #include "planner/workbench/changes.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "planner/search/complete_plan.hpp"
 
@@ -19,7 +18,8 @@ void add_degree_trades(const ParallelPlan& plan, std::vector<Variant>& variants)
     const char* name;
     int ParallelPlan::*member;
   };
-  constexpr std::array axes{Axis{"tp", &ParallelPlan::tp}, Axis{"pp", &ParallelPlan::pp}, Axis{"dp", &ParallelPlan::dp}};
+  constexpr std::array axes{Axis{"tp", &ParallelPlan::tp}, Axis{"pp", &ParallelPlan::pp},
+                            Axis{"dp", &ParallelPlan::dp}};
   for (const Axis& up : axes)
     for (const Axis& down : axes) {
       if (up.member == down.member || plan.*down.member % 2 != 0) continue;
@@ -30,8 +30,8 @@ void add_degree_trades(const ParallelPlan& plan, std::vector<Variant>& variants)
       if (p.dp == 1) p.zero = ZeroStage::none;
       if (p.pp == 1) p.vpp = 1;
       if (p.pp == 1 && p.schedule == ScheduleKind::interleaved) p.schedule = ScheduleKind::one_f_one_b;
-      variants.push_back({fmt::format("{} {} -> {}, {} {} -> {}", up.name, plan.*up.member, p.*up.member, down.name,
-                                      plan.*down.member, p.*down.member),
+      variants.push_back({fmt::format("{} {} -> {}, {} {} -> {}", up.name, plan.*up.member, p.*up.member,
+                                      down.name, plan.*down.member, p.*down.member),
                           p});
     }
 }
@@ -53,27 +53,31 @@ std::vector<Variant> variants_of(const Problem& problem, const ParallelPlan& pla
           [&](ParallelPlan& p) { p.zero = static_cast<ZeroStage>(zero); });
   for (const int micro : {plan.micro_batch * 2, plan.micro_batch / 2})
     if (micro >= 1)
-      add(fmt::format("micro-batch {} -> {}", plan.micro_batch, micro), [&](ParallelPlan& p) { p.micro_batch = micro; });
+      add(fmt::format("micro-batch {} -> {}", plan.micro_batch, micro),
+          [&](ParallelPlan& p) { p.micro_batch = micro; });
   for (std::size_t r = 0; r < kRecomputeNames.size(); ++r)
     if (r != static_cast<std::size_t>(plan.recompute))
-      add(fmt::format("recompute {} -> {}", kRecomputeNames[static_cast<std::size_t>(plan.recompute)], kRecomputeNames[r]),
+      add(fmt::format("recompute {} -> {}", kRecomputeNames[static_cast<std::size_t>(plan.recompute)],
+                      kRecomputeNames[r]),
           [&](ParallelPlan& p) { p.recompute = static_cast<Recompute>(r); });
   if (plan.pp > 1) {
     const auto schedule = [&](ScheduleKind kind, int vpp) {
       if (kind == plan.schedule && vpp == plan.vpp) return;
-      add(fmt::format("schedule {} vpp {} -> {} vpp {}", kScheduleNames[static_cast<std::size_t>(plan.schedule)], plan.vpp,
+      add(fmt::format("schedule {} vpp {} -> {} vpp {}",
+                      kScheduleNames[static_cast<std::size_t>(plan.schedule)], plan.vpp,
                       kScheduleNames[static_cast<std::size_t>(kind)], vpp),
           [&](ParallelPlan& p) { p.schedule = kind, p.vpp = vpp; });
     };
     schedule(ScheduleKind::gpipe, 1);
     schedule(ScheduleKind::one_f_one_b, 1);
-    for (int vpp = 2; vpp * plan.pp <= problem.model.layers; vpp *= 2) schedule(ScheduleKind::interleaved, vpp);
+    for (int vpp = 2; vpp * plan.pp <= problem.model.layers; vpp *= 2)
+      schedule(ScheduleKind::interleaved, vpp);
   }
   return variants;
 }
 
-std::optional<Change> try_variant(const Problem& problem, const CostModel& model, const Variant& variant, Seconds before,
-                                  Bytes limit) {
+std::optional<Change> try_variant(const Problem& problem, const CostModel& model, const Variant& variant,
+                                  Seconds before, Bytes limit) {
   ParallelPlan plan = variant.plan;
   if (static_cast<std::int64_t>(plan.pp) * plan.vpp > problem.model.layers) return std::nullopt;
   plan.stages = even_stages(problem.model.layers, plan.pp, plan.vpp);
@@ -93,17 +97,19 @@ void sort_best_first(std::vector<Change>& changes) {
 
 }  // namespace
 
-std::vector<Change> single_changes(const Problem& problem, const CostModel& model, const ParallelPlan& plan, Bytes limit) {
+std::vector<Change> single_changes(const Problem& problem, const CostModel& model, const ParallelPlan& plan,
+                                   Bytes limit) {
   const Seconds before = simulate_plan(problem, model, plan).step;
   std::vector<Change> changes;
   for (const Variant& variant : variants_of(problem, plan))
-    if (auto change = try_variant(problem, model, variant, before, limit)) changes.push_back(std::move(*change));
+    if (auto change = try_variant(problem, model, variant, before, limit))
+      changes.push_back(std::move(*change));
   sort_best_first(changes);
   return changes;
 }
 
-std::optional<Change> smallest_fitting_change(const Problem& problem, const CostModel& model, const ParallelPlan& plan,
-                                              Bytes limit) {
+std::optional<Change> smallest_fitting_change(const Problem& problem, const CostModel& model,
+                                              const ParallelPlan& plan, Bytes limit) {
   const Seconds before = simulate_plan(problem, model, plan).step;
   std::vector<Change> singles = single_changes(problem, model, plan, limit);
   if (!singles.empty() && singles.front().fits) return std::move(singles.front());

@@ -1,10 +1,9 @@
 #include "planner/workbench/data_files.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cstdlib>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "simulator/document/document.hpp"
 
@@ -24,8 +23,9 @@ DataFiles find_data_files(const fs::path& program) {
   }
   for (const fs::path& root : roots)
     if (fs::is_directory(root / "topologies")) return {root};
-  throw ConfigError(fmt::format("shipped configs and topologies not found in {}; set TPPLAN_DATA to the folder that holds them",
-                                roots.front().string()));
+  throw ConfigError(fmt::format(
+      "shipped configs and topologies not found in {}; set TPPLAN_DATA to the folder that holds them",
+      roots.front().string()));
 }
 
 std::vector<std::string> shipped_names(const fs::path& folder) {

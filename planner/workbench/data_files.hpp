@@ -16,12 +16,12 @@ struct DataFiles {
   [[nodiscard]] std::filesystem::path experiments() const { return root / "configs" / "experiments"; }
 };
 
-/// TPPLAN_DATA when it is set, or ../share/tpplan of the program, or the source tree it was built from. Throws ConfigError
-/// when none of them holds topologies/.
+/// TPPLAN_DATA when it is set, or ../share/tpplan of the program, or the source tree it was built from.
+/// Throws ConfigError when none of them holds topologies/.
 [[nodiscard]] DataFiles find_data_files(const std::filesystem::path& program);
 
-/// A file as the user names it: by path, or a shipped one of `folder` with or without .yaml. Throws ConfigError with the
-/// nearest shipped name.
+/// A file as the user names it: by path, or a shipped one of `folder` with or without .yaml. Throws
+/// ConfigError with the nearest shipped name.
 [[nodiscard]] std::filesystem::path find_file(const std::string& given, const std::filesystem::path& folder,
                                               const std::string& what);
 

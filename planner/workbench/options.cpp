@@ -1,9 +1,8 @@
 #include "planner/workbench/options.hpp"
 
+#include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <charconv>
 #include <stdexcept>
 
 #include "simulator/document/document.hpp"
@@ -77,18 +76,28 @@ void fix(Settings& s, std::string_view text) {
   const std::string_view axis = text.substr(0, equals);
   const std::string_view value = equals == std::string_view::npos ? "" : text.substr(equals + 1);
   SearchOptions& o = s.search;
-  if (axis == "tp") o.tp = list(value, degree);
-  else if (axis == "pp") o.pp = list(value, degree);
-  else if (axis == "dp") o.dp = list(value, degree);
-  else if (axis == "vpp") o.vpp = list(value, degree);
-  else if (axis == "mb") o.micro_batch = list(value, degree);
-  else if (axis == "sp") o.sequence_parallel = list(value, truth);
-  else if (axis == "zero") o.zero = list(value, zero_stage);
-  else if (axis == "recompute") o.recompute = list(value, recompute);
-  else if (axis == "schedule") o.schedule = list(value, schedule);
+  if (axis == "tp")
+    o.tp = list(value, degree);
+  else if (axis == "pp")
+    o.pp = list(value, degree);
+  else if (axis == "dp")
+    o.dp = list(value, degree);
+  else if (axis == "vpp")
+    o.vpp = list(value, degree);
+  else if (axis == "mb")
+    o.micro_batch = list(value, degree);
+  else if (axis == "sp")
+    o.sequence_parallel = list(value, truth);
+  else if (axis == "zero")
+    o.zero = list(value, zero_stage);
+  else if (axis == "recompute")
+    o.recompute = list(value, recompute);
+  else if (axis == "schedule")
+    o.schedule = list(value, schedule);
   else {
     const std::vector<std::string> axes{"tp", "pp", "dp", "vpp", "mb", "sp", "zero", "recompute", "schedule"};
-    fail(text, fmt::format("axis=value with an axis of {}{}", fmt::join(axes, ", "), did_you_mean(axis, axes)));
+    fail(text,
+         fmt::format("axis=value with an axis of {}{}", fmt::join(axes, ", "), did_you_mean(axis, axes)));
   }
 }
 
@@ -106,8 +115,9 @@ using S = Settings&;
 using T = std::string_view;
 
 const std::array kTable{
-    OptionSpec{"model", "FILE | NAME", "required by plan and model", "our YAML, a Hugging Face config.json, or a shipped model",
-               kProblem | of({Verb::model}), true, false, [](S s, T t) { s.model = t; }},
+    OptionSpec{"model", "FILE | NAME", "required by plan and model",
+               "our YAML, a Hugging Face config.json, or a shipped model", kProblem | of({Verb::model}), true,
+               false, [](S s, T t) { s.model = t; }},
     OptionSpec{"gpus", "N", "required by plan; one node for topo", "devices to use, 1 to 16777216",
                kProblem | of({Verb::topo}), true, false, [](S s, T t) { s.gpus = integer(t, 1, kMost); }},
     OptionSpec{"topology", "FILE | NAME", "dgx-a100-80g", "machine file or a shipped topology",
@@ -115,60 +125,71 @@ const std::array kTable{
     OptionSpec{"global-batch", "\"N tokens\" | \"N samples\"", "the model's, or 4M tokens",
                "batch of an optimizer step; k and M are 2^10 and 2^20", kPlan, true, false,
                [](S s, T t) { s.global_batch = parse_batch(t); }},
-    OptionSpec{"seq", "TOKENS", "the model's; for a config.json at most 4096", "tokens of a training sample, 1 to 1e9",
-               kPlan | of({Verb::model}), true, false, [](S s, T t) { s.sequence = integer(t, 1, 1'000'000'000); }},
-    OptionSpec{"precision", "bf16 | fp16 | fp32", "bf16", "number format of weights, activations and matrix products", kPlan,
-               true, false, [](S s, T t) { s.precision = choice<Precision>(t, kPrecisionNames); }},
+    OptionSpec{"seq", "TOKENS", "the model's; for a config.json at most 4096",
+               "tokens of a training sample, 1 to 1e9", kPlan | of({Verb::model}), true, false,
+               [](S s, T t) { s.sequence = integer(t, 1, 1'000'000'000); }},
+    OptionSpec{"precision", "bf16 | fp16 | fp32", "bf16",
+               "number format of weights, activations and matrix products", kPlan, true, false,
+               [](S s, T t) { s.precision = choice<Precision>(t, kPrecisionNames); }},
     OptionSpec{"fix", "AXIS=VALUE[,VALUE]", "nothing fixed",
-               "hold an axis of the space: tp, pp, dp, vpp, mb (micro-batch), sp (true, false), zero, recompute, schedule",
+               "hold an axis of the space: tp, pp, dp, vpp, mb (micro-batch), sp (true, false), zero, "
+               "recompute, schedule",
                kPlan, true, true, fix},
-    OptionSpec{"max-tp", "N", "the NVLink domain", "largest tensor-parallel degree; above the NVLink domain on purpose", kProblem,
-               true, false, [](S s, T t) { s.max_tp = degree(t); }},
+    OptionSpec{"max-tp", "N", "the NVLink domain",
+               "largest tensor-parallel degree; above the NVLink domain on purpose", kProblem, true, false,
+               [](S s, T t) { s.max_tp = degree(t); }},
     OptionSpec{"zero", "STAGE[,STAGE]", "0,1,2,3", "ZeRO stages to consider", kPlan, true, false,
                [](S s, T t) { s.search.zero = list(t, zero_stage); }},
-    OptionSpec{"schedule", "gpipe | 1f1b | interleaved [, ...]", "all", "pipeline schedules to consider", kPlan, true, false,
-               [](S s, T t) { s.search.schedule = list(t, schedule); }},
-    OptionSpec{"recompute", "none | selective | full [, ...]", "all", "activation recomputation to consider", kPlan, true, false,
-               [](S s, T t) { s.search.recompute = list(t, recompute); }},
-    OptionSpec{"memory-margin", "SHARE", "0.05", "share of device memory that must stay free, 0 to 1", kProblem, true, false,
-               [](S s, T t) { s.search.memory_margin = share(t); }},
+    OptionSpec{"schedule", "gpipe | 1f1b | interleaved [, ...]", "all", "pipeline schedules to consider",
+               kPlan, true, false, [](S s, T t) { s.search.schedule = list(t, schedule); }},
+    OptionSpec{"recompute", "none | selective | full [, ...]", "all", "activation recomputation to consider",
+               kPlan, true, false, [](S s, T t) { s.search.recompute = list(t, recompute); }},
+    OptionSpec{"memory-margin", "SHARE", "0.05", "share of device memory that must stay free, 0 to 1",
+               kProblem, true, false, [](S s, T t) { s.search.memory_margin = share(t); }},
     OptionSpec{"objective", "throughput | memory", "throughput", "what the ranking is by", kPlan, true, false,
                [](S s, T t) { s.search.objective = choice<Objective>(t, kObjectiveNames); }},
     OptionSpec{"top", "N", "10", "plans to show, 1 to 1000", kPlan, true, false,
                [](S s, T t) { s.search.top = integer(t, 1, 1000); }},
-    OptionSpec{"framework", "NAME", "megatron-core", "whose kernels, overlaps and formats to assume (tpplan list)", kPlan, true,
-               false,
+    OptionSpec{"framework", "NAME", "megatron-core",
+               "whose kernels, overlaps and formats to assume (tpplan list)", kPlan, true, false,
                [](S s, T t) {
                  if (!runtime_profile(t))
                    fail(t, fmt::format("one of {}{}", fmt::join(runtime_profile_names(), ", "),
                                        did_you_mean(t, runtime_profile_names())));
                  s.framework = t;
                }},
-    OptionSpec{"nccl-algorithm", "auto | ring | tree | hierarchical | nvls", "auto", "force the algorithm of collectives",
-               kProblem, true, false, [](S s, T t) { s.algorithm = choice<CollectiveAlgorithm>(t, kAlgorithmNames); }},
-    OptionSpec{"causal-flops", "", "off: the full square, as in PaLM", "count half of the attention square in MFU and HFU",
-               kProblem, true, false, [](S s, T t) { s.causal_flops = truth(t); }},
+    OptionSpec{"nccl-algorithm", "auto | ring | tree | hierarchical | nvls", "auto",
+               "force the algorithm of collectives", kProblem, true, false,
+               [](S s, T t) { s.algorithm = choice<CollectiveAlgorithm>(t, kAlgorithmNames); }},
+    OptionSpec{"causal-flops", "", "off: the full square, as in PaLM",
+               "count half of the attention square in MFU and HFU", kProblem, true, false,
+               [](S s, T t) { s.causal_flops = truth(t); }},
     OptionSpec{"threads", "N", "all of the machine's", "threads of the search, 1 to 1024", kPlan, true, false,
                [](S s, T t) { s.search.threads = integer(t, 1, 1024); }},
-    OptionSpec{"experiment", "FILE", "none", "YAML with any of these settings; the command line wins", kPlan, false, false,
-               [](S s, T t) { s.experiment = t; }},
-    OptionSpec{"plan", "FILE", "required", "a plan.yaml", kOfPlan, false, false, [](S s, T t) { s.plan = t; }},
-    OptionSpec{"output", "FILE", "plan: plan.yaml; validate: none", "where to write the plan, or the predictions as JSON",
-               kPlan | of({Verb::validate}), true, false, [](S s, T t) { s.output = t; }},
-    OptionSpec{"trace", "FILE", "none", "write the step's timeline as a Chrome trace (Perfetto)", of({Verb::simulate}), false,
-               false, [](S s, T t) { s.trace = t; }},
+    OptionSpec{"experiment", "FILE", "none", "YAML with any of these settings; the command line wins", kPlan,
+               false, false, [](S s, T t) { s.experiment = t; }},
+    OptionSpec{"plan", "FILE", "required", "a plan.yaml", kOfPlan, false, false,
+               [](S s, T t) { s.plan = t; }},
+    OptionSpec{"output", "FILE", "plan: plan.yaml; validate: none",
+               "where to write the plan, or the predictions as JSON", kPlan | of({Verb::validate}), true,
+               false, [](S s, T t) { s.output = t; }},
+    OptionSpec{"trace", "FILE", "none", "write the step's timeline as a Chrome trace (Perfetto)",
+               of({Verb::simulate}), false, false, [](S s, T t) { s.trace = t; }},
     OptionSpec{"dot", "", "off", "print the node as a Graphviz graph", of({Verb::topo}), false, false,
                [](S s, T t) { s.dot = truth(t); }},
     OptionSpec{"folder", "DIR", "required", "folder of measured runs", of({Verb::validate}), false, false,
                [](S s, T t) { s.folder = t; }},
-    OptionSpec{"dense", "", "off", "only dense models without context parallelism, in bf16 or fp16", of({Verb::validate}), false,
-               false, [](S s, T t) { s.dense = truth(t); }},
-    OptionSpec{"all", "", "off", "also runs that had to assume micro-batch, recompute, heads, vpp or precision",
+    OptionSpec{"dense", "", "off", "only dense models without context parallelism, in bf16 or fp16",
+               of({Verb::validate}), false, false, [](S s, T t) { s.dense = truth(t); }},
+    OptionSpec{"all", "", "off",
+               "also runs that had to assume micro-batch, recompute, heads, vpp or precision",
                of({Verb::validate}), false, false, [](S s, T t) { s.include_vague = truth(t); }},
-    OptionSpec{"worst", "N", "10", "worst predictions to list, 0 to 10000", of({Verb::validate}), false, false,
-               [](S s, T t) { s.worst = integer(t, 0, 10'000); }},
-    OptionSpec{"json", "", "off", "print one JSON document", kEvery, false, false, [](S s, T t) { s.json = truth(t); }},
-    OptionSpec{"color", "auto | always | never", "auto: on a terminal", "colour in tables", kEvery, false, false,
+    OptionSpec{"worst", "N", "10", "worst predictions to list, 0 to 10000", of({Verb::validate}), false,
+               false, [](S s, T t) { s.worst = integer(t, 0, 10'000); }},
+    OptionSpec{"json", "", "off", "print one JSON document", kEvery, false, false,
+               [](S s, T t) { s.json = truth(t); }},
+    OptionSpec{"color", "auto | always | never", "auto: on a terminal", "colour in tables", kEvery, false,
+               false,
                [](S s, T t) {
                  constexpr std::array<std::string_view, 3> names{"auto", "always", "never"};
                  s.color = choice<Color>(t, names);
@@ -207,8 +228,10 @@ void apply_experiment(const std::filesystem::path& file, Settings& settings) {
     } else if (value->is_list()) {
       std::string text;
       for (const Value& item : value->list()) {
-        if (option.repeatable) apply(item, item.text());
-        else text += (text.empty() ? "" : ",") + item.text();
+        if (option.repeatable)
+          apply(item, item.text());
+        else
+          text += (text.empty() ? "" : ",") + item.text();
       }
       if (!option.repeatable) apply(*value, text);
     } else {
@@ -220,18 +243,24 @@ void apply_experiment(const std::filesystem::path& file, Settings& settings) {
 
 std::string options_markdown() {
   std::string text =
-      "# Options\n\nWritten by `tpplan list --options`; the flags, `--help` and the keys of an experiment file come from the "
-      "same table.\nKeys of an experiment file are the names without dashes in front: `global-batch: 4194304 tokens`, "
+      "# Options\n\nWritten by `tpplan list --options`; the flags, `--help` and the keys of an experiment "
+      "file come from the "
+      "same table.\nKeys of an experiment file are the names without dashes in front: `global-batch: 4194304 "
+      "tokens`, "
       "`fix: {tp: 8}`.\n";
   for (std::size_t v = 0; v < kVerbs.size(); ++v) {
-    text += fmt::format("\n## tpplan {}\n\n{}.\n\n| option | value | default | meaning | experiment |\n|---|---|---|---|---|\n",
-                        kVerbs[v].name, kVerbs[v].text);
+    text += fmt::format(
+        "\n## tpplan {}\n\n{}.\n\n| option | value | default | meaning | experiment "
+        "|\n|---|---|---|---|---|\n",
+        kVerbs[v].name, kVerbs[v].text);
     for (const OptionSpec& option : option_table()) {
       if (!option.belongs_to(static_cast<Verb>(v))) continue;
       std::string value(option.value);
-      for (std::size_t at = value.find('|'); at != std::string::npos; at = value.find('|', at + 2)) value.insert(at, "\\");
-      text += fmt::format("| `--{}`{} | {} | {} | {} | {} |\n", option.name, option.repeatable ? " (repeatable)" : "", value,
-                          option.standard, option.text, option.in_experiment ? "yes" : "no");
+      for (std::size_t at = value.find('|'); at != std::string::npos; at = value.find('|', at + 2))
+        value.insert(at, "\\");
+      text += fmt::format("| `--{}`{} | {} | {} | {} | {} |\n", option.name,
+                          option.repeatable ? " (repeatable)" : "", value, option.standard, option.text,
+                          option.in_experiment ? "yes" : "no");
     }
   }
   return text;

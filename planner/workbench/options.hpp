@@ -29,14 +29,15 @@ inline constexpr std::array<VerbSpec, 8> kVerbs{{
     {"list", "", "shipped models, topologies, devices and frameworks"},
 }};
 
-/// One option: from this table come the flags, --help, the keys of the experiment file and the reference page.
+/// One option: from this table come the flags, --help, the keys of the experiment file and the reference
+/// page.
 struct OptionSpec {
-  std::string_view name;        // "global-batch"
-  std::string_view value;       // what is to be given, with its unit: "N tokens | N samples"; empty: a flag
-  std::string_view standard;    // default, in words
+  std::string_view name;      // "global-batch"
+  std::string_view value;     // what is to be given, with its unit: "N tokens | N samples"; empty: a flag
+  std::string_view standard;  // default, in words
   std::string_view text;
-  std::uint32_t verbs = 0;      // bit by Verb
-  bool in_experiment = true;    // may stand in an experiment file
+  std::uint32_t verbs = 0;    // bit by Verb
+  bool in_experiment = true;  // may stand in an experiment file
   bool repeatable = false;
   /// Sets the option from its text. Throws std::invalid_argument with what would be right.
   void (*apply)(Settings&, std::string_view) = nullptr;
@@ -46,7 +47,8 @@ struct OptionSpec {
 
 [[nodiscard]] std::span<const OptionSpec> option_table();
 
-/// Sets every key of an experiment file. Lists are given as lists or as "a,b". Throws ConfigError with the place.
+/// Sets every key of an experiment file. Lists are given as lists or as "a,b". Throws ConfigError with the
+/// place.
 void apply_experiment(const std::filesystem::path& file, Settings& settings);
 
 /// The reference page docs/options.md.

@@ -1,10 +1,9 @@
 #include "planner/workbench/reasons.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace tpplan {
 namespace {
@@ -63,9 +62,10 @@ std::vector<std::string> reasons(const std::vector<RankedPlan>& plans, std::size
       if (std::abs(changes[k].first) > 0.0005 * first.step.value())
         words.push_back(fmt::format("{}{} {}", changes[k].first > 0 ? "+" : "-",
                                     to_string(Seconds{std::abs(changes[k].first)}), changes[k].second));
-    lines.push_back(fmt::format("#{} ({}) is {:.2f} % slower: {}", i + 1, differences(plans.front().plan, plans[i].plan),
-                                100 * (other.step / first.step - 1),
-                                words.empty() ? "no single term stands out" : fmt::format("{}", fmt::join(words, ", "))));
+    lines.push_back(
+        fmt::format("#{} ({}) is {:.2f} % slower: {}", i + 1, differences(plans.front().plan, plans[i].plan),
+                    100 * (other.step / first.step - 1),
+                    words.empty() ? "no single term stands out" : fmt::format("{}", fmt::join(words, ", "))));
   }
   return lines;
 }

@@ -38,17 +38,17 @@ struct SimulateReport {
 struct CheckReport {
   Understood understood;
   PlanDocument document;
-  std::vector<Violation> violations;       // memory among them
-  std::optional<MemoryReport> memory;      // when the plan is legal
-  Bytes limit;                             // memory that may be used
+  std::vector<Violation> violations;   // memory among them
+  std::optional<MemoryReport> memory;  // when the plan is legal
+  Bytes limit;                         // memory that may be used
 };
 
 /// One or two settings of a plan changed, everything else as it was.
 struct Change {
-  std::string what;        // "tp 8 -> 4, dp 16 -> 32"
+  std::string what;  // "tp 8 -> 4, dp 16 -> 32"
   ParallelPlan plan;
   SimulationReport report;
-  double gain = 0;         // of step time, relative: 0.05 is 5 % faster
+  double gain = 0;  // of step time, relative: 0.05 is 5 % faster
   bool fits = true;
 };
 
@@ -58,8 +58,8 @@ struct ExplainReport {
   SimulationReport simulation;
   bool fits = true;
   Bytes limit;
-  std::vector<Change> changes;          // best first
-  std::optional<Change> smallest_fit;   // for a plan that does not fit
+  std::vector<Change> changes;         // best first
+  std::optional<Change> smallest_fit;  // for a plan that does not fit
 };
 
 struct ModelReport {

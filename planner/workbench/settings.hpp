@@ -13,7 +13,7 @@ enum class Color { automatic, always, never };
 /// Everything a user can set, from flags and from the experiment file. Filled through the option table only.
 struct Settings {
   std::string model;
-  int gpus = 0;  // 0: not given
+  int gpus = 0;          // 0: not given
   std::string topology;  // empty: the default
   std::optional<Batch> global_batch;
   int sequence = 0;  // 0: the model's

@@ -1,8 +1,7 @@
 #include "planner/workbench/workbench.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <stdexcept>
 
 #include "planner/placement/placement.hpp"
@@ -32,13 +31,14 @@ Bytes memory_limit(const Problem& problem, const Settings& settings) {
 /// Samples of an optimizer step; a batch in tokens must be whole samples.
 std::int64_t samples_of(const Settings& settings, const ModelSpec& model, int sequence) {
   if (settings.global_batch && !settings.global_batch->in_tokens) return settings.global_batch->amount;
-  const std::int64_t tokens = settings.global_batch ? settings.global_batch->amount
+  const std::int64_t tokens = settings.global_batch    ? settings.global_batch->amount
                               : model.global_batch > 0 ? model.global_batch
                                                        : kDefaultBatchTokens;
   const std::int64_t samples = tokens / sequence;
   if (settings.global_batch && tokens % sequence != 0)
-    throw ConfigError(fmt::format("--global-batch: {} tokens are not whole samples of {} tokens; the nearest are {} and {}", tokens,
-                                  sequence, std::max<std::int64_t>(1, samples) * sequence, (samples + 1) * sequence));
+    throw ConfigError(fmt::format(
+        "--global-batch: {} tokens are not whole samples of {} tokens; the nearest are {} and {}", tokens,
+        sequence, std::max<std::int64_t>(1, samples) * sequence, (samples + 1) * sequence));
   return std::max<std::int64_t>(1, samples);
 }
 
@@ -48,14 +48,16 @@ Topology Workbench::load_topology(const std::string& given, int gpus, std::strin
   const std::filesystem::path file = find_file(given, files_.topologies(), "topology");
   Topology topology = read_topology(file, files_.devices());
   if (gpus > topology.gpus_per_node && topology.fabric.kind == FabricKind::none)
-    throw ConfigError(fmt::format("--gpus: {} has {} GPUs and no fabric to join several of it", given, topology.gpus_per_node));
+    throw ConfigError(fmt::format("--gpus: {} has {} GPUs and no fabric to join several of it", given,
+                                  topology.gpus_per_node));
   Placement placed = place_ranks(std::move(topology));
   placement = std::move(placed.explanation);
   return with_gpus(std::move(placed.topology), gpus > 0 ? gpus : placed.topology.gpus_per_node);
 }
 
 Understood Workbench::understand(const Settings& settings) const {
-  if (settings.model.empty()) throw ConfigError("--model is missing: a file, or one of the models of `tpplan list`");
+  if (settings.model.empty())
+    throw ConfigError("--model is missing: a file, or one of the models of `tpplan list`");
   if (settings.gpus == 0) throw ConfigError("--gpus is missing: the number of devices to plan for");
   Understood u;
   u.model_file = settings.model;
@@ -64,7 +66,8 @@ Understood Workbench::understand(const Settings& settings) const {
   p.model = read_model(find_file(settings.model, files_.models(), "model"));
   p.topology = load_topology(u.topology_file, settings.gpus, u.placement);
   p.sequence = settings.sequence > 0 ? settings.sequence : p.model.sequence;
-  if (p.sequence <= 0) throw ConfigError(fmt::format("{}: the model states no sequence; give --seq", settings.model));
+  if (p.sequence <= 0)
+    throw ConfigError(fmt::format("{}: the model states no sequence; give --seq", settings.model));
   p.global_batch = samples_of(settings, p.model, p.sequence);
   p.precision = settings.precision;
   p.runtime = runtime_profile(settings.framework).value();
@@ -95,15 +98,16 @@ std::pair<PlanDocument, Understood> Workbench::understand_plan(const Settings& s
   return result;
 }
 
-PlanReport Workbench::plan(const Settings& settings, const std::stop_token& stop, const Progress& progress) const {
+PlanReport Workbench::plan(const Settings& settings, const std::stop_token& stop,
+                           const Progress& progress) const {
   PlanReport report{.understood = understand(settings), .options = settings.search};
   const Problem& problem = report.understood.problem;
   const AnalyticCostModel model = cost_model(problem, settings);
   report.result = search(problem, model, settings.search, stop, progress);
   if (!report.result.plans.empty() && !stop.stop_requested()) {
     report.reasons = reasons(report.result.plans);
-    const PlanDocument document{report.understood.model_file, report.understood.topology_file, problem.topology.gpus,
-                                report.result.plans.front().plan};
+    const PlanDocument document{report.understood.model_file, report.understood.topology_file,
+                                problem.topology.gpus, report.result.plans.front().plan};
     write_file(settings.output.empty() ? kDefaultPlanFile : settings.output, plan_to_yaml(document));
   }
   return report;
@@ -132,7 +136,8 @@ CheckReport Workbench::check(const Settings& settings) const {
   report.limit = memory_limit(problem, settings);
   report.violations = violations(problem, plan);
   if (!report.violations.empty()) return report;
-  const LayerMemory layer = layer_memory(problem, plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute);
+  const LayerMemory layer =
+      layer_memory(problem, plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute);
   report.memory = memory_report(problem, plan, block_parameters(problem.model, plan.tp), layer);
   if (report.memory->peak() > report.limit) {
     const auto change = smallest_fitting_change(problem, cost_model(problem, settings), plan, report.limit);
@@ -140,7 +145,8 @@ CheckReport Workbench::check(const Settings& settings) const {
         {Rule::memory,
          fmt::format("pipeline rank {} needs {} of the {} that may be used", report.memory->worst(),
                      to_string(report.memory->peak()), to_string(report.limit)),
-         change ? change->what : "no change of one or two settings fits; more GPUs, or a smaller model or batch"});
+         change ? change->what
+                : "no change of one or two settings fits; more GPUs, or a smaller model or batch"});
   }
   return report;
 }
@@ -171,12 +177,14 @@ TopologyReport Workbench::topology(const Settings& settings) const {
 }
 
 ModelReport Workbench::model(const Settings& settings) const {
-  if (settings.model.empty()) throw ConfigError("--model is missing: a file, or one of the models of `tpplan list`");
+  if (settings.model.empty())
+    throw ConfigError("--model is missing: a file, or one of the models of `tpplan list`");
   ModelReport report;
   report.file = settings.model;
   report.model = read_model(find_file(settings.model, files_.models(), "model"));
   report.sequence = settings.sequence > 0 ? settings.sequence : report.model.sequence;
-  if (report.sequence <= 0) throw ConfigError(fmt::format("{}: the model states no sequence; give --seq", settings.model));
+  if (report.sequence <= 0)
+    throw ConfigError(fmt::format("{}: the model states no sequence; give --seq", settings.model));
   report.count = count_parameters(report.model);
   report.flops_per_token = model_flops_per_token(report.model, report.sequence);
   report.operators = operator_table(report.model, 1, false, 1, report.sequence);

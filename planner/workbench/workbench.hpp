@@ -8,8 +8,9 @@
 
 namespace tpplan {
 
-/// The one facade of command line and GUI. Every verb takes settings and returns what it found; nothing is printed, and only
-/// files that the settings name are written. User mistakes are ConfigError, failures of the machine SystemError.
+/// The one facade of command line and GUI. Every verb takes settings and returns what it found; nothing is
+/// printed, and only files that the settings name are written. User mistakes are ConfigError, failures of the
+/// machine SystemError.
 class Workbench {
  public:
   explicit Workbench(DataFiles files) : files_(std::move(files)) {}
@@ -36,7 +37,8 @@ class Workbench {
   DataFiles files_;
 };
 
-/// Name of a plan in one line: "tp 8 pp 4 dp 4, sequence parallel, ZeRO 1, vpp 3, micro-batch 2, interleaved".
+/// Name of a plan in one line: "tp 8 pp 4 dp 4, sequence parallel, ZeRO 1, vpp 3, micro-batch 2,
+/// interleaved".
 [[nodiscard]] std::string describe(const ParallelPlan& plan);
 
 }  // namespace tpplan

@@ -75,7 +75,9 @@ void read_runtime(const Value& value, bool flash, RuntimeOptions& run) {
   flag("dp_overlap", [&](bool on) { run.dp_overlap = on ? DpOverlap::backward : DpOverlap::none; });
   flag("gradient_bucketing", [&](bool on) { run.gradient_bucketing = on; });
   flag("compile", [&](bool on) { run.fusion = on ? Fusion::compiled : Fusion::eager; });
-  flag("async_tp", [&](bool on) { if (on) run.tp_overlap = TpOverlap::async; });
+  flag("async_tp", [&](bool on) {
+    if (on) run.tp_overlap = TpOverlap::async;
+  });
   flag("cuda_graphs", [&](bool on) { run.cuda_graphs = on; });
   flag("reshard_after_forward", [&](bool on) { run.reshard_after_forward = on; });
   flag("fused_cross_entropy", [&](bool on) { run.fused_cross_entropy = on; });
@@ -109,12 +111,14 @@ void read_plan(const Value& value, MeasuredRun& run) {
   p.global_batch = map.required("global_batch").integer(1, kMost);
   p.precision = map.required("precision").choice<Precision>(kPrecisionNames);
   p.schedule = p.vpp > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
-  if (const auto schedule = map.optional("schedule")) p.schedule = schedule->choice<ScheduleKind>(kScheduleNames);
+  if (const auto schedule = map.optional("schedule"))
+    p.schedule = schedule->choice<ScheduleKind>(kScheduleNames);
   if (p.dp == 1 && p.cp == 1) p.zero = ZeroStage::none;
   map.finish();
 }
 
-/// Embedding and head each take the place of a layer: deal layers + 2 out evenly and take one back from both ends.
+/// Embedding and head each take the place of a layer: deal layers + 2 out evenly and take one back from both
+/// ends.
 std::vector<Stage> stages_with_ends(int layers, int pp, int vpp) {
   std::vector<Stage> stages = even_stages(layers + 2, pp, vpp);
   stages.front().layers -= 1;
@@ -127,7 +131,8 @@ std::vector<Stage> stages_with_ends(int layers, int pp, int vpp) {
   return stages;
 }
 
-MeasuredRun read_run(const Value& value, const std::string& group, const std::map<std::string, DeviceSpec>& devices) {
+MeasuredRun read_run(const Value& value, const std::string& group,
+                     const std::map<std::string, DeviceSpec>& devices) {
   MeasuredRun run;
   run.group = group;
   MapReader map = value.map();
@@ -153,7 +158,8 @@ MeasuredRun read_run(const Value& value, const std::string& group, const std::ma
   const int domain = count(cluster.required("nvlink_domain"));
   const double gigabits = cluster.required("network_gbit_per_node").number(0, 1e6);
   cluster.finish();
-  run.problem.topology = make_cluster(device->second, gpus, per_node, domain, gigabytes_per_second(gigabits / 8));
+  run.problem.topology =
+      make_cluster(device->second, gpus, per_node, domain, gigabytes_per_second(gigabits / 8));
 
   ParallelPlan& plan = run.plan;
   plan.sequence = run.problem.sequence;
@@ -170,7 +176,8 @@ MeasuredRun read_run(const Value& value, const std::string& group, const std::ma
 
   MapReader measured = map.required("measured").map();
   if (const auto step = measured.optional("step_s")) run.step = Seconds{step->number(1e-6, 1e6)};
-  if (const auto peak = measured.optional("peak_memory_gib")) run.peak_memory = gibibytes(peak->number(0.001, 1e5));
+  if (const auto peak = measured.optional("peak_memory_gib"))
+    run.peak_memory = gibibytes(peak->number(0.001, 1e5));
   if (const auto kind = measured.optional("memory_kind")) run.memory_kind = kind->text();
   if (const auto oom = measured.optional("oom")) run.out_of_memory = oom->flag();
   measured.finish();
@@ -179,13 +186,15 @@ MeasuredRun read_run(const Value& value, const std::string& group, const std::ma
   map.finish();
 
   const std::vector<Violation> broken = violations(run.problem, plan);
-  if (!broken.empty()) run.unmodelled = std::string(kRuleNames[static_cast<std::size_t>(broken.front().rule)]);
+  if (!broken.empty())
+    run.unmodelled = std::string(kRuleNames[static_cast<std::size_t>(broken.front().rule)]);
   return run;
 }
 
 }  // namespace
 
-std::vector<MeasuredRun> read_measured_runs(const std::filesystem::path& folder, const std::filesystem::path& devices) {
+std::vector<MeasuredRun> read_measured_runs(const std::filesystem::path& folder,
+                                            const std::filesystem::path& devices) {
   if (!std::filesystem::is_directory(folder)) throw ConfigError(folder.string() + ": no such folder");
   std::map<std::string, DeviceSpec> known;
   for (const auto& entry : std::filesystem::directory_iterator(devices))

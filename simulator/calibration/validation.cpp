@@ -18,7 +18,8 @@ constexpr double kUsable = 1.0;
 /// Records that had to assume one of these say little about a model's accuracy.
 bool is_vague(const MeasuredRun& run) {
   static const std::set<std::string> vague{"micro_batch", "recompute", "heads", "vpp", "precision"};
-  return std::any_of(run.assumed.begin(), run.assumed.end(), [&](const auto& field) { return vague.contains(field); });
+  return std::any_of(run.assumed.begin(), run.assumed.end(),
+                     [&](const auto& field) { return vague.contains(field); });
 }
 
 bool is_dense(const MeasuredRun& run) {
@@ -27,7 +28,9 @@ bool is_dense(const MeasuredRun& run) {
 }
 
 double mean(const std::vector<double>& values) {
-  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  return values.empty()
+             ? 0
+             : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double median(std::vector<double> values) {
@@ -95,12 +98,14 @@ std::string dominant_term(const Breakdown& b) {
                                                                {"bubble", b.bubble},
                                                                {"optimizer", b.optimizer},
                                                                {"fixed work", b.other}}};
-  return std::max_element(terms.begin(), terms.end(), [](const auto& x, const auto& y) { return x.second < y.second; })
+  return std::max_element(terms.begin(), terms.end(),
+                          [](const auto& x, const auto& y) { return x.second < y.second; })
       ->first;
 }
 
 /// Layouts of one model on one machine with the same batch, precision and software.
-using GroupKey = std::tuple<std::string, std::int64_t, int, int, std::string, int, std::int64_t, Precision, std::string, bool>;
+using GroupKey = std::tuple<std::string, std::int64_t, int, int, std::string, int, std::int64_t, Precision,
+                            std::string, bool>;
 
 GroupKey group_key(const MeasuredRun& run) {
   const ModelSpec& m = run.problem.model;
@@ -118,8 +123,8 @@ GroupKey group_key(const MeasuredRun& run) {
           o.fused_norm};
 }
 
-Accuracy measure(const std::vector<const MeasuredRun*>& runs, const std::map<std::string, Prediction>& predictions,
-                 std::vector<Outlier>& outliers) {
+Accuracy measure(const std::vector<const MeasuredRun*>& runs,
+                 const std::map<std::string, Prediction>& predictions, std::vector<Outlier>& outliers) {
   Accuracy accuracy;
   std::vector<double> errors, absolute, memory;
   std::map<GroupKey, std::vector<Pair>> groups;

@@ -13,7 +13,7 @@ namespace tpplan {
 /// One measured training run: what was trained, how, and what came out.
 struct MeasuredRun {
   std::string id;
-  std::string group;   // the file's stem: one source
+  std::string group;  // the file's stem: one source
   Problem problem;
   ParallelPlan plan;
   std::optional<Seconds> step;
@@ -37,9 +37,9 @@ struct Accuracy {
   double mean_error = 0, median_error = 0, bias = 0;  // of step time, relative
   int memory_runs = 0;
   double memory_error = 0;
-  int oom_runs = 0, oom_found = 0;       // ran out of memory, and was predicted to
-  int fitting_runs = 0, oom_false = 0;   // ran, and was predicted not to fit
-  int groups = 0;                        // sets of at least 4 layouts of one model on one machine
+  int oom_runs = 0, oom_found = 0;      // ran out of memory, and was predicted to
+  int fitting_runs = 0, oom_false = 0;  // ran, and was predicted not to fit
+  int groups = 0;                       // sets of at least 4 layouts of one model on one machine
   double regret = 0, rank_correlation = 0;
 };
 
@@ -51,7 +51,7 @@ struct Outlier {
 
 struct ValidationReport {
   std::map<std::string, Accuracy> sources;
-  double macro_error = 0;         // mean over sources
+  double macro_error = 0;  // mean over sources
   double macro_memory_error = 0;
   std::vector<Outlier> worst;
   std::map<std::string, std::vector<std::string>> unmodelled;  // reason: ids
@@ -63,12 +63,13 @@ struct ValidationReport {
                                                           const std::filesystem::path& devices);
 
 struct ValidationOptions {
-  bool dense_only = false;       // dense models, cp 1, bf16 or fp16
-  bool include_vague = false;    // also runs that had to assume micro batch, recompute, heads, vpp or precision
+  bool dense_only = false;     // dense models, cp 1, bf16 or fp16
+  bool include_vague = false;  // also runs that had to assume micro batch, recompute, heads, vpp or precision
   int worst = 10;
 };
 
-[[nodiscard]] ValidationReport validate(const std::vector<MeasuredRun>& runs, const ValidationOptions& options);
+[[nodiscard]] ValidationReport validate(const std::vector<MeasuredRun>& runs,
+                                        const ValidationOptions& options);
 
 /// {"id": {"step_s": x, "peak_memory_gib": y, "fits": true}} as JSON text.
 [[nodiscard]] std::string predictions_json(const ValidationReport& report);

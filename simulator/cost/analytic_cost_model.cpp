@@ -11,7 +11,8 @@ double product_efficiency(const ProductShape& shape, int multiprocessors, const 
   struct Tile {
     double m, n, rate;
   };
-  const std::array tiles{Tile{128, 256, 1}, Tile{128, 128, constants.tile_128x128}, Tile{64, 128, constants.tile_64x128}};
+  const std::array tiles{Tile{128, 256, 1}, Tile{128, 128, constants.tile_128x128},
+                         Tile{64, 128, constants.tile_64x128}};
   double best = 0;
   for (const Tile& tile : tiles) {
     const double rows = std::ceil(shape.m / tile.m);
@@ -40,14 +41,17 @@ Seconds AnalyticCostModel::product(const ProductShape& shape) const {
 }
 
 Seconds AnalyticCostModel::attention(const AttentionShape& shape) const {
-  const auto generation = static_cast<std::size_t>(shape.kernel) - static_cast<std::size_t>(AttentionKernel::flash1);
+  const auto generation =
+      static_cast<std::size_t>(shape.kernel) - static_cast<std::size_t>(AttentionKernel::flash1);
   FlopsPerSecond rate = device_.attention[generation];
   for (std::size_t older = generation; rate.value() == 0 && older-- > 0;) rate = device_.attention[older];
   if (rate.value() == 0) rate = device_.sustained_rate(Precision::bf16) * 0.5;
   const double s = shape.sequence;
   const double blocks = shape.samples * shape.heads * s / 128;
   const double filled = std::min(1.0, blocks / device_.multiprocessors);
-  rate *= s / (s + constants().flash_half_sequence) * filled * std::min(1.0, constants().flash_narrow_head + (1 - constants().flash_narrow_head) * shape.head_dim / 128);
+  rate *= s / (s + constants().flash_half_sequence) * filled *
+          std::min(1.0, constants().flash_narrow_head +
+                            (1 - constants().flash_narrow_head) * shape.head_dim / 128);
   // Causal: half of the two products of 2 b a s^2 d each.
   double flops = 2 * shape.samples * shape.heads * s * s * shape.head_dim;
   if (shape.backward) {

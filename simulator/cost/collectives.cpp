@@ -46,8 +46,8 @@ Seconds hierarchical_time(Collective what, Bytes bytes, const GroupPath& path) {
 }
 
 Seconds nvls_time(Bytes bytes, const GroupPath& path, const KernelConstants& constants) {
-  return 2 * path.local_latency + bytes * (2.0 * (path.size - 1) / path.size) /
-                                      (path.local_bandwidth * constants.nvls_bandwidth);
+  return 2 * path.local_latency +
+         bytes * (2.0 * (path.size - 1) / path.size) / (path.local_bandwidth * constants.nvls_bandwidth);
 }
 
 Seconds collective_time(Collective what, Bytes bytes, const GroupPath& path, CollectiveAlgorithm forced,
@@ -63,22 +63,27 @@ Seconds collective_time(Collective what, Bytes bytes, const GroupPath& path, Col
     // Each rank keeps 1 / n and sends the rest; the part that leaves the node shares its NICs.
     const double away = static_cast<double>(path.size - path.local) / path.size;
     const Seconds inside = bytes * (static_cast<double>(path.local - 1) / path.size) / path.local_bandwidth;
-    const Seconds outside = path.nodes > 1 ? bytes * away * static_cast<double>(path.local) / path.network_bandwidth
-                                           : Seconds{0};
-    return base + std::max(inside, outside) + ring_step_latency(path) * std::log2(static_cast<double>(path.size));
+    const Seconds outside =
+        path.nodes > 1 ? bytes * away * static_cast<double>(path.local) / path.network_bandwidth : Seconds{0};
+    return base + std::max(inside, outside) +
+           ring_step_latency(path) * std::log2(static_cast<double>(path.size));
   }
   const bool reduces_all = what == Collective::all_reduce;
   const bool two_levels = path.nodes > 1 && path.local > 1;
-  const bool in_switch = in_switch_reduction && reduces_all && path.nodes == 1 && path.switched && path.size > 2;
+  const bool in_switch =
+      in_switch_reduction && reduces_all && path.nodes == 1 && path.switched && path.size > 2;
   switch (forced) {
-    case CollectiveAlgorithm::ring: return base + ring_time(what, bytes, path);
+    case CollectiveAlgorithm::ring:
+      return base + ring_time(what, bytes, path);
     case CollectiveAlgorithm::tree:
-      return base + (reduces_all && path.nodes > 1 ? tree_time(bytes, path, constants) : ring_time(what, bytes, path));
+      return base + (reduces_all && path.nodes > 1 ? tree_time(bytes, path, constants)
+                                                   : ring_time(what, bytes, path));
     case CollectiveAlgorithm::hierarchical:
       return base + (two_levels ? hierarchical_time(what, bytes, path) : ring_time(what, bytes, path));
     case CollectiveAlgorithm::nvls:
       return base + (in_switch ? nvls_time(bytes, path, constants) : ring_time(what, bytes, path));
-    case CollectiveAlgorithm::automatic: break;
+    case CollectiveAlgorithm::automatic:
+      break;
   }
   Seconds best = ring_time(what, bytes, path);
   if (reduces_all && path.nodes > 1) best = std::min(best, tree_time(bytes, path, constants));

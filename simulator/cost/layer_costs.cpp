@@ -3,8 +3,8 @@
 
 #include "simulator/cost/plan_costs.hpp"
 
-// T tokens of a micro-batch (samples x s), h hidden, q and kv widths of queries and of keys or values, f MLP width,
-// V padded vocabulary, t tensor-parallel ranks.
+// T tokens of a micro-batch (samples x s), h hidden, q and kv widths of queries and of keys or values, f MLP
+// width, V padded vocabulary, t tensor-parallel ranks.
 
 namespace tpplan {
 
@@ -75,7 +75,8 @@ class LayerCoster {
   }
   void add_tensor_parallel(Passes& passes, Seconds weight_gradients) const;
   void add_recompute(Passes& passes, const Passes& core, Seconds second_products) const;
-  void add_host(Passes& passes, double kernels, double collectives_forward, double collectives_backward) const;
+  void add_host(Passes& passes, double kernels, double collectives_forward,
+                double collectives_backward) const;
 
   const Problem& problem_;
   const ModelSpec& spec_;
@@ -96,8 +97,8 @@ LayerCoster::Product LayerCoster::product(double in, double out, Precision preci
   p.input_gradient = model_.product({.m = tokens_, .n = in, .k = out, .precision = precision});
   // The weight gradient is added to an accumulator: one more read, and its own element size.
   const double accumulated = in * out * (2 * run_.gradient_bytes - element_bytes(precision));
-  p.weight_gradient =
-      model_.product({.m = in, .n = out, .k = tokens_, .extra_bytes = std::max(0.0, accumulated), .precision = precision});
+  p.weight_gradient = model_.product(
+      {.m = in, .n = out, .k = tokens_, .extra_bytes = std::max(0.0, accumulated), .precision = precision});
   return p;
 }
 
@@ -115,7 +116,8 @@ Passes LayerCoster::attention_core() const {
   const double s = problem_.sequence;
   const double d = spec_.head_dim;
   if (run_.attention >= AttentionKernel::flash1) {
-    AttentionShape shape{.samples = samples, .heads = heads, .head_dim = d, .sequence = s, .kernel = run_.attention};
+    AttentionShape shape{
+        .samples = samples, .heads = heads, .head_dim = d, .sequence = s, .kernel = run_.attention};
     const Flops forward{2 * samples * heads * s * s * d};
     spend(core.forward, model_.attention(shape), forward, peak_, &Phase::attention_loss);
     shape.backward = true;
@@ -126,8 +128,10 @@ Passes LayerCoster::attention_core() const {
   const Precision precision = activation_precision();
   const bool aligned = spec_.head_dim % 8 == 0;
   const Seconds products =
-      (model_.product({.m = s, .n = s, .k = d, .batch = samples * heads, .precision = precision, .aligned = aligned}) +
-       model_.product({.m = s, .n = d, .k = s, .batch = samples * heads, .precision = precision, .aligned = aligned})) /
+      (model_.product(
+           {.m = s, .n = s, .k = d, .batch = samples * heads, .precision = precision, .aligned = aligned}) +
+       model_.product(
+           {.m = s, .n = d, .k = s, .batch = samples * heads, .precision = precision, .aligned = aligned})) /
       c_.naive_product_rate;
   const Flops flops{4 * samples * heads * s * s * d};
   spend(core.forward, products, flops, peak_, &Phase::attention_loss);
@@ -143,12 +147,13 @@ Passes LayerCoster::attention_core() const {
 Phase LayerCoster::element_wise() const {
   // Norms, residuals and dropout are replicated on every tensor rank unless the sequence is split.
   const double share = key_.sequence_parallel ? t_ : 1;
-  const double per_unit = run_.fusion == Fusion::eager      ? c_.eager_bytes
-                          : run_.fusion == Fusion::jit      ? c_.jit_bytes
-                                                            : c_.compiled_bytes;
+  const double per_unit = run_.fusion == Fusion::eager ? c_.eager_bytes
+                          : run_.fusion == Fusion::jit ? c_.jit_bytes
+                                                       : c_.compiled_bytes;
   double bytes = tokens_ * h() / share * per_unit;
   if (!run_.fused_norm) bytes += tokens_ * h() / share * c_.unfused_norm_bytes * spec_.norms_per_layer;
-  const double activation = static_cast<double>(spec_.ffn) / t_ * (spec_.gated_mlp ? 3 : 2) * c_.activation_bytes_fused;
+  const double activation =
+      static_cast<double>(spec_.ffn) / t_ * (spec_.gated_mlp ? 3 : 2) * c_.activation_bytes_fused;
   bytes += tokens_ * activation * (run_.fusion == Fusion::eager ? c_.activation_eager_factor : 1);
   const double width = element_bytes(activation_precision()) / 2;
   Phase phase;
@@ -159,16 +164,21 @@ Phase LayerCoster::element_wise() const {
 void LayerCoster::add_tensor_parallel(Passes& passes, Seconds weight_gradients) const {
   if (key_.tp == 1) return;
   const bool split = key_.sequence_parallel;
-  const Seconds half = split ? activation_collective(Collective::all_gather) + activation_collective(Collective::reduce_scatter)
+  const Seconds half = split ? activation_collective(Collective::all_gather) +
+                                   activation_collective(Collective::reduce_scatter)
                              : activation_collective(Collective::all_reduce);
   Seconds forward = 2 * half;
-  // Backward with a split sequence: gather the gradient before each row product (seen), gather the input again for the
-  // weight gradient and scatter the input gradient (both can hide behind products).
+  // Backward with a split sequence: gather the gradient before each row product (seen), gather the input
+  // again for the weight gradient and scatter the input gradient (both can hide behind products).
   Seconds seen = split ? 2 * activation_collective(Collective::all_gather) : Seconds{0};
   Seconds hideable = split ? 2 * half : 2 * half;
   switch (run_.tp_overlap) {
-    case TpOverlap::none: seen += hideable; break;
-    case TpOverlap::wgrad: seen += std::max(Seconds{0}, hideable - weight_gradients * c_.wgrad_hides); break;
+    case TpOverlap::none:
+      seen += hideable;
+      break;
+    case TpOverlap::wgrad:
+      seen += std::max(Seconds{0}, hideable - weight_gradients * c_.wgrad_hides);
+      break;
     case TpOverlap::async:
       forward *= c_.async_exposed;
       seen = (seen + hideable) * c_.async_exposed;
@@ -184,7 +194,8 @@ void LayerCoster::add_tensor_parallel(Passes& passes, Seconds weight_gradients) 
 
 void LayerCoster::add_recompute(Passes& passes, const Passes& core, Seconds second_products) const {
   switch (key_.recompute) {
-    case Recompute::none: return;
+    case Recompute::none:
+      return;
     case Recompute::selective:
       if (run_.selective_saves_products) {
         passes.backward.recompute += passes.forward.memory_bound + second_products;
@@ -200,7 +211,8 @@ void LayerCoster::add_recompute(Passes& passes, const Passes& core, Seconds seco
   }
 }
 
-void LayerCoster::add_host(Passes& passes, double kernels, double collectives_forward, double collectives_backward) const {
+void LayerCoster::add_host(Passes& passes, double kernels, double collectives_forward,
+                           double collectives_backward) const {
   if (run_.cuda_graphs) return;
   const bool parallel = key_.tp > 1;
   const auto host = [&](double launches, double collectives) {
@@ -208,7 +220,8 @@ void LayerCoster::add_host(Passes& passes, double kernels, double collectives_fo
   };
   const double again = key_.recompute == Recompute::full ? 1 : 0;
   const Seconds forward = host(kernels, collectives_forward);
-  const Seconds backward = host(kernels * (c_.backward_launches + again), collectives_backward + again * collectives_forward);
+  const Seconds backward =
+      host(kernels * (c_.backward_launches + again), collectives_backward + again * collectives_forward);
   passes.forward.host += std::max(Seconds{0}, forward - passes.forward.total());
   passes.backward.host += std::max(Seconds{0}, backward - passes.backward.total());
 }
@@ -218,9 +231,9 @@ Passes LayerCoster::layer() const {
   const Passes core = passes;
   const double q = static_cast<double>(spec_.q_width()) / t_;
   const double f = static_cast<double>(spec_.ffn) / t_;
-  const std::array products{product(h(), q + 2 * kv_per_rank(), problem_.precision), product(q, h(), problem_.precision),
-                            product(h(), spec_.gated_mlp ? 2 * f : f, problem_.precision),
-                            product(f, h(), problem_.precision)};
+  const std::array products{
+      product(h(), q + 2 * kv_per_rank(), problem_.precision), product(q, h(), problem_.precision),
+      product(h(), spec_.gated_mlp ? 2 * f : f, problem_.precision), product(f, h(), problem_.precision)};
   Seconds weight_gradients;
   for (const Product& p : products) {
     spend(passes.forward, p.forward, p.flops, peak_, &Phase::product_loss);
@@ -242,7 +255,8 @@ Passes LayerCoster::head() const {
   const double rows = static_cast<double>(padded_vocabulary(spec_.vocabulary, key_.tp)) / t_;
   const Product logits = product(h(), rows, activation_precision());
   spend(passes.forward, logits.forward, logits.flops, peak_, &Phase::product_loss);
-  spend(passes.backward, logits.input_gradient + logits.weight_gradient, 2 * logits.flops, peak_, &Phase::product_loss);
+  spend(passes.backward, logits.input_gradient + logits.weight_gradient, 2 * logits.flops, peak_,
+        &Phase::product_loss);
   const double per_logit = run_.fused_cross_entropy ? c_.fused_loss_bytes : c_.eager_loss_bytes;
   const double loss_rows = run_.parallel_cross_entropy ? rows : rows * t_;
   const Seconds loss = model_.streaming(Bytes{tokens_ * loss_rows * per_logit}, 4) / 2;
@@ -255,9 +269,10 @@ Passes LayerCoster::head() const {
             ? 3 * model_.collective(Collective::all_reduce, Bytes{tokens_ * 4}, group_)
             : model_.collective(Collective::all_gather,
                                 Bytes{tokens_ * loss_rows * element_bytes(activation_precision())}, group_);
-    passes.backward.tensor_parallel += activation_collective(key_.sequence_parallel ? Collective::reduce_scatter
-                                                                                    : Collective::all_reduce);
-    if (key_.sequence_parallel) passes.forward.tensor_parallel += activation_collective(Collective::all_gather);
+    passes.backward.tensor_parallel +=
+        activation_collective(key_.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce);
+    if (key_.sequence_parallel)
+      passes.forward.tensor_parallel += activation_collective(Collective::all_gather);
   }
   return passes;
 }
@@ -269,9 +284,10 @@ Passes LayerCoster::embedding() const {
   passes.forward.memory_bound += model_.streaming(Bytes{row * (1 + 2 / share)}, 3);
   passes.backward.memory_bound += model_.streaming(Bytes{row * (1 + 2 / share) * 2}, 3);
   if (key_.tp > 1) {
-    passes.forward.tensor_parallel += activation_collective(key_.sequence_parallel ? Collective::reduce_scatter
-                                                                                   : Collective::all_reduce);
-    if (key_.sequence_parallel) passes.backward.tensor_parallel += activation_collective(Collective::all_gather);
+    passes.forward.tensor_parallel +=
+        activation_collective(key_.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce);
+    if (key_.sequence_parallel)
+      passes.backward.tensor_parallel += activation_collective(Collective::all_gather);
   }
   return passes;
 }
@@ -282,7 +298,8 @@ LayerCosts LayerCoster::all() const {
   costs.embedding = embedding();
   costs.head = head();
   costs.parameters = block_parameters(spec_, key_.tp);
-  costs.boundary = Bytes{tokens_ * h() * element_bytes(activation_precision()) / (key_.sequence_parallel ? t_ : 1)};
+  costs.boundary =
+      Bytes{tokens_ * h() * element_bytes(activation_precision()) / (key_.sequence_parallel ? t_ : 1)};
   return costs;
 }
 

@@ -20,14 +20,15 @@ Passes stage_passes(const Stage& stage, const LayerCosts& blocks) {
 }
 
 /// Reductions, gathers and optimizer of one pipeline rank that holds `parameters` per tensor rank.
-RankCosts rank_costs(const RuntimeOptions& run, const CostModel& model, const ParallelPlan& plan, double parameters,
-                     const GroupPath& replicas) {
+RankCosts rank_costs(const RuntimeOptions& run, const CostModel& model, const ParallelPlan& plan,
+                     double parameters, const GroupPath& replicas) {
   RankCosts rank{.parameters = parameters};
   const int shards = replicas.size;
   const bool shards_state = plan.zero != ZeroStage::none;
   if (shards > 1 && plan.zero != ZeroStage::weights) {
     const Bytes gradients{parameters * run.reduce_bytes};
-    rank.buckets = run.gradient_bucketing ? std::max(1, static_cast<int>(std::ceil(gradients / plan.bucket))) : 1;
+    rank.buckets =
+        run.gradient_bucketing ? std::max(1, static_cast<int>(std::ceil(gradients / plan.bucket))) : 1;
     const Collective reduction = shards_state ? Collective::reduce_scatter : Collective::all_reduce;
     rank.reduce = model.collective(reduction, gradients / rank.buckets, replicas) * rank.buckets;
     if (shards_state) {
@@ -67,8 +68,8 @@ PlanPaths plan_paths(const Topology& topology, const ParallelPlan& plan) {
   return paths;
 }
 
-PlanCosts plan_costs(const Problem& problem, const CostModel& model, const ParallelPlan& plan, const LayerCosts& blocks,
-                     const PlanPaths& paths) {
+PlanCosts plan_costs(const Problem& problem, const CostModel& model, const ParallelPlan& plan,
+                     const LayerCosts& blocks, const PlanPaths& paths) {
   const KernelConstants& c = model.constants();
   const RuntimeOptions& run = problem.runtime;
   PlanCosts costs;
@@ -91,8 +92,8 @@ PlanCosts plan_costs(const Problem& problem, const CostModel& model, const Paral
   costs.boundary = blocks.boundary;
   costs.transfer_blocks = run.p2p_overlap ? c.transfer_blocks_overlapped : c.transfer_blocks;
   for (std::size_t i = 0; i + 1 < plan.stages.size() && plan.pp > 1; ++i)
-    costs.transfer.push_back(
-        model.collective(Collective::send, blocks.boundary, paths.hops[i % static_cast<std::size_t>(plan.pp)]));
+    costs.transfer.push_back(model.collective(Collective::send, blocks.boundary,
+                                              paths.hops[i % static_cast<std::size_t>(plan.pp)]));
 
   for (int rank = 0; rank < plan.pp; ++rank)
     costs.ranks.push_back(

@@ -8,8 +8,8 @@
 
 namespace tpplan {
 
-/// Seconds of one micro-batch through one thing (a layer, an embedding, a head, a stage), by what they are spent on.
-/// The parts add up to total(); the waterfall of `explain` is made of them.
+/// Seconds of one micro-batch through one thing (a layer, an embedding, a head, a stage), by what they are
+/// spent on. The parts add up to total(); the waterfall of `explain` is made of them.
 struct Phase {
   Seconds ideal;            // model FLOPs at the device's datasheet peak
   Seconds product_loss;     // matrix products beyond that
@@ -49,10 +49,10 @@ struct LayerCosts {
 
 /// Communication of the data-parallel axis and the optimizer for one pipeline rank.
 struct RankCosts {
-  double parameters = 0;     // held by one tensor rank (ZeRO-3: before sharding)
+  double parameters = 0;  // held by one tensor rank (ZeRO-3: before sharding)
   int buckets = 1;
-  Seconds reduce;            // gradients, all buckets one after another
-  Seconds gather;            // parameters after the optimizer (ZeRO 1, 2)
+  Seconds reduce;  // gradients, all buckets one after another
+  Seconds gather;  // parameters after the optimizer (ZeRO 1, 2)
   Seconds optimizer;
 };
 
@@ -66,24 +66,25 @@ struct Block {
 /// Everything that the engine and the closed form need of one plan.
 struct PlanCosts {
   Block layer, embedding, head;
-  std::vector<Passes> stages;       // [pp * vpp], one micro-batch: the sums of their blocks
-  std::vector<double> parameters;   // [pp * vpp]
-  std::vector<Seconds> transfer;    // [pp * vpp - 1], stage i to i + 1, one direction, one micro-batch
-  double transfer_blocks = 0;       // share of a transfer during which the receiver's compute waits
-  Bytes boundary;                   // bytes of a transfer
-  std::vector<RankCosts> ranks;     // [pp]
-  bool reduces_overlap = true;      // gradients are reduced while the backward goes on
-  bool gathers_overlap = false;     // ZeRO 1, 2: gathered during the first forward of the step
-  bool gathers_twice = true;        // ZeRO 3: gathered again for the backward
-  Seconds tied_reduce;              // the two copies of a tied embedding, first and last pipeline rank
-  Seconds gradient_norm;            // the norm's reduction over all axes
-  Seconds fixed;                    // data, logging
-  double gradient_bytes = 4;        // of an element as reduced
+  std::vector<Passes> stages;      // [pp * vpp], one micro-batch: the sums of their blocks
+  std::vector<double> parameters;  // [pp * vpp]
+  std::vector<Seconds> transfer;   // [pp * vpp - 1], stage i to i + 1, one direction, one micro-batch
+  double transfer_blocks = 0;      // share of a transfer during which the receiver's compute waits
+  Bytes boundary;                  // bytes of a transfer
+  std::vector<RankCosts> ranks;    // [pp]
+  bool reduces_overlap = true;     // gradients are reduced while the backward goes on
+  bool gathers_overlap = false;    // ZeRO 1, 2: gathered during the first forward of the step
+  bool gathers_twice = true;       // ZeRO 3: gathered again for the backward
+  Seconds tied_reduce;             // the two copies of a tied embedding, first and last pipeline rank
+  Seconds gradient_norm;           // the norm's reduction over all axes
+  Seconds fixed;                   // data, logging
+  double gradient_bytes = 4;       // of an element as reduced
   double overlap_slowdown = 0;
-  double straggler = 1;             // all compute is this much slower
+  double straggler = 1;  // all compute is this much slower
 };
 
-/// The groups of one layout on the topology. They do not depend on batch, ZeRO or recompute; callers keep them by degrees.
+/// The groups of one layout on the topology. They do not depend on batch, ZeRO or recompute; callers keep
+/// them by degrees.
 struct PlanPaths {
   GroupPath replicas;           // the data- (and context-) parallel group
   std::vector<GroupPath> hops;  // [pp], from pipeline rank i to (i + 1) % pp; empty without a pipeline

@@ -1,15 +1,14 @@
 #include "simulator/document/document.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <numeric>
 #include <sstream>
+#include <unistd.h>
 
 namespace tpplan {
 namespace {
@@ -44,13 +43,16 @@ void refuse_deep_brackets(const std::string& text, const std::string& name) {
     ++column;
     if (c == '\n') ++line, column = 0;
     if (quote != 0) {
-      if (c == '\\' && quote == '"') ++i, ++column;
-      else if (c == quote) quote = 0;
+      if (c == '\\' && quote == '"')
+        ++i, ++column;
+      else if (c == quote)
+        quote = 0;
     } else if (c == '"') {
       quote = c;
     } else if (c == '[' || c == '{') {
       if (++depth > kDeepestNesting)
-        throw ConfigError(fmt::format("{}:{}:{}: nested deeper than {} levels", name, line, column, kDeepestNesting));
+        throw ConfigError(
+            fmt::format("{}:{}:{}: nested deeper than {} levels", name, line, column, kDeepestNesting));
     } else if (c == ']' || c == '}') {
       --depth;
     }
@@ -64,7 +66,8 @@ std::string place_of(const std::string& file, const YAML::Mark& mark) {
 
 void refuse_duplicates_and_depth(const YAML::Node& node, const std::string& file, int depth) {
   if (depth > kDeepestNesting)
-    throw ConfigError(fmt::format("{}: nested deeper than {} levels", place_of(file, node.Mark()), kDeepestNesting));
+    throw ConfigError(
+        fmt::format("{}: nested deeper than {} levels", place_of(file, node.Mark()), kDeepestNesting));
   if (node.IsSequence()) {
     for (const auto& item : node) refuse_duplicates_and_depth(item, file, depth + 1);
   } else if (node.IsMap()) {
@@ -73,8 +76,8 @@ void refuse_duplicates_and_depth(const YAML::Node& node, const std::string& file
       if (!entry.first.IsScalar())
         throw ConfigError(fmt::format("{}: a key must be a plain word", place_of(file, entry.first.Mark())));
       if (!seen.insert(entry.first.Scalar()).second)
-        throw ConfigError(fmt::format("{}: key '{}' is given twice; keep one", place_of(file, entry.first.Mark()),
-                                      entry.first.Scalar()));
+        throw ConfigError(fmt::format("{}: key '{}' is given twice; keep one",
+                                      place_of(file, entry.first.Mark()), entry.first.Scalar()));
       refuse_duplicates_and_depth(entry.second, file, depth + 1);
     }
   }
@@ -149,8 +152,8 @@ std::int64_t Value::integer(std::int64_t lowest, std::int64_t highest) const {
   const std::string word = text();
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error == std::errc::result_out_of_range || (error == std::errc{} && end == word.data() + word.size() &&
-                                                  (number < lowest || number > highest)))
+  if (error == std::errc::result_out_of_range ||
+      (error == std::errc{} && end == word.data() + word.size() && (number < lowest || number > highest)))
     fail(fmt::format("{} is outside {} .. {}", word, lowest, highest));
   if (error != std::errc{} || end != word.data() + word.size())
     fail(fmt::format("'{}' must be a whole number from {} to {}", word, lowest, highest));
@@ -214,7 +217,8 @@ void MapReader::ignore(const std::string& key) { known_.insert(key); }
 void MapReader::finish() const {
   const std::vector<std::string> candidates(known_.begin(), known_.end());
   for (const auto& [name, value] : entries_)
-    if (!known_.contains(name)) value.fail(fmt::format("unknown key '{}'{}", name, did_you_mean(name, candidates)));
+    if (!known_.contains(name))
+      value.fail(fmt::format("unknown key '{}'{}", name, did_you_mean(name, candidates)));
 }
 
 Value parse_document(const std::string& text, const std::string& name) {
@@ -232,7 +236,8 @@ Value parse_document(const std::string& text, const std::string& name) {
 
 Value read_document(const std::filesystem::path& file) {
   std::error_code error;
-  if (!std::filesystem::exists(file, error)) throw ConfigError(fmt::format("{}: no such file", file.string()));
+  if (!std::filesystem::exists(file, error))
+    throw ConfigError(fmt::format("{}: no such file", file.string()));
   if (std::filesystem::is_directory(file, error))
     throw ConfigError(fmt::format("{}: is a folder; a file is needed", file.string()));
   std::ifstream stream(file, std::ios::binary);

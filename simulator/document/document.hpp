@@ -1,7 +1,5 @@
 #pragma once
 
-#include <yaml-cpp/yaml.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -14,12 +12,14 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include <yaml-cpp/yaml.h>
 
 #include "simulator/units/units.hpp"
 
 namespace tpplan {
 
-/// A mistake of the user: the message begins with "file:line:column: " where there is a place, and ends with the remedy.
+/// A mistake of the user: the message begins with "file:line:column: " where there is a place, and ends with
+/// the remedy.
 class ConfigError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -32,15 +32,16 @@ class SystemError : public std::runtime_error {
 };
 
 /// The candidate nearest to `word` by edit distance, if it is near enough to be a slip of the finger.
-[[nodiscard]] std::optional<std::string> nearest_spelling(std::string_view word, std::span<const std::string> candidates);
+[[nodiscard]] std::optional<std::string> nearest_spelling(std::string_view word,
+                                                          std::span<const std::string> candidates);
 
 /// "; did you mean 'hidden'?" or "" when nothing is near.
 [[nodiscard]] std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 class MapReader;
 
-/// One value of a YAML or JSON document that knows its file, line, column and the path of keys that leads to it.
-/// Every reader below throws ConfigError with that place when the value is not what was asked for.
+/// One value of a YAML or JSON document that knows its file, line, column and the path of keys that leads to
+/// it. Every reader below throws ConfigError with that place when the value is not what was asked for.
 class Value {
  public:
   Value(std::shared_ptr<const std::string> file, YAML::Node node, std::string path)
@@ -66,8 +67,8 @@ class Value {
   [[nodiscard]] Enum choice(const std::array<std::string_view, N>& names) const {
     return static_cast<Enum>(choice(std::span<const std::string_view>(names)));
   }
-  [[nodiscard]] Bytes bytes() const;            // more than zero
-  [[nodiscard]] Seconds seconds() const;        // zero or more
+  [[nodiscard]] Bytes bytes() const;                // more than zero
+  [[nodiscard]] Seconds seconds() const;            // zero or more
   [[nodiscard]] BytesPerSecond bandwidth() const;   // more than zero
   [[nodiscard]] FlopsPerSecond flops_rate() const;  // more than zero
 
@@ -82,7 +83,8 @@ class Value {
   std::string path_;
 };
 
-/// Reads a map key by key and, in finish(), refuses every key that was not asked for, with the nearest right spelling.
+/// Reads a map key by key and, in finish(), refuses every key that was not asked for, with the nearest right
+/// spelling.
 class MapReader {
  public:
   explicit MapReader(Value whole, std::vector<std::pair<std::string, Value>> entries);
@@ -104,8 +106,8 @@ class MapReader {
   std::set<std::string> known_;
 };
 
-/// Parse YAML (and so JSON) text; `name` stands in messages as the file. Refuses bad syntax, duplicate keys, more than
-/// 16 MiB and more than 64 levels of nesting, each as ConfigError.
+/// Parse YAML (and so JSON) text; `name` stands in messages as the file. Refuses bad syntax, duplicate keys,
+/// more than 16 MiB and more than 64 levels of nesting, each as ConfigError.
 [[nodiscard]] Value parse_document(const std::string& text, const std::string& name);
 
 /// Read and parse a file. A missing, unreadable or non-regular file is a ConfigError.

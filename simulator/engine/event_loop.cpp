@@ -10,7 +10,8 @@ namespace {
 using Id = TaskGraph::Id;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Items grouped by a key, in compressed rows: row(k) is the range of items of key k, in the order they were given.
+/// Items grouped by a key, in compressed rows: row(k) is the range of items of key k, in the order they were
+/// given.
 struct Rows {
   std::vector<std::int32_t> start;
   std::vector<Id> items;
@@ -24,8 +25,8 @@ struct Rows {
   }
 };
 
-/// The streams' finish times as a tournament: the earliest is at the root, and a change costs log2(streams) comparisons.
-/// Equal times go to the lower stream.
+/// The streams' finish times as a tournament: the earliest is at the root, and a change costs log2(streams)
+/// comparisons. Equal times go to the lower stream.
 class Tournament {
  public:
   explicit Tournament(std::size_t streams) {
@@ -39,7 +40,8 @@ class Tournament {
     time_[stream] = time;
     for (std::size_t i = (leaves_ + stream) / 2; i > 0; i /= 2) {
       const std::int32_t left = winner_[2 * i], right = winner_[2 * i + 1];
-      winner_[i] = time_[static_cast<std::size_t>(right)] < time_[static_cast<std::size_t>(left)] ? right : left;
+      winner_[i] =
+          time_[static_cast<std::size_t>(right)] < time_[static_cast<std::size_t>(left)] ? right : left;
     }
   }
   [[nodiscard]] std::size_t earliest() const { return static_cast<std::size_t>(winner_[1]); }
@@ -57,11 +59,13 @@ class EventLoop {
       : graph_(graph),
         tasks_(graph.tasks()),
         slowdown_(1 + slowdown),
-        queues_(streams(), tasks_.size(), [&](std::size_t i) { return stream_of(tasks_[i]); },
-                [](std::size_t i) { return static_cast<Id>(i); }),
-        followers_(tasks_.size(), graph.dependencies().size(),
-                   [&](std::size_t i) { return static_cast<std::size_t>(graph.dependencies()[i].before); },
-                   [&](std::size_t i) { return graph.dependencies()[i].task; }),
+        queues_(
+            streams(), tasks_.size(), [&](std::size_t i) { return stream_of(tasks_[i]); },
+            [](std::size_t i) { return static_cast<Id>(i); }),
+        followers_(
+            tasks_.size(), graph.dependencies().size(),
+            [&](std::size_t i) { return static_cast<std::size_t>(graph.dependencies()[i].before); },
+            [&](std::size_t i) { return graph.dependencies()[i].task; }),
         missing_(tasks_.size(), 0),
         head_(queues_.start.begin(), queues_.start.end() - 1),
         finish_(streams()) {
@@ -106,7 +110,8 @@ class EventLoop {
     if (missing_[id] > 0) return;
     timeline_.intervals[id].start = Seconds{now_};
     double duration = tasks_[id].duration.value();
-    if (kind_of(stream) == StreamKind::compute && running(sibling(stream, StreamKind::dp))) duration *= slowdown_;
+    if (kind_of(stream) == StreamKind::compute && running(sibling(stream, StreamKind::dp)))
+      duration *= slowdown_;
     finish_.set(stream, now_ + duration);
     if (kind_of(stream) == StreamKind::dp) stretch(sibling(stream, StreamKind::compute), slowdown_);
   }
@@ -133,9 +138,9 @@ class EventLoop {
   [[noreturn]] void fail_on_cycle() const {
     for (std::size_t stream = 0; stream < streams(); ++stream)
       if (head_[stream] != queues_.start[stream + 1])
-        throw std::logic_error("task graph has a cycle at " +
-                               label(tasks_[static_cast<std::size_t>(
-                                   queues_.items[static_cast<std::size_t>(head_[stream])])]));
+        throw std::logic_error(
+            "task graph has a cycle at " +
+            label(tasks_[static_cast<std::size_t>(queues_.items[static_cast<std::size_t>(head_[stream])])]));
     throw std::logic_error("task graph has a cycle");
   }
 

@@ -60,7 +60,9 @@ class Lowering {
   void lower_end_of_step();
 
   [[nodiscard]] std::size_t slot(int stage, int microbatch, Pass pass) const {
-    return (static_cast<std::size_t>(microbatch) * static_cast<std::size_t>(stages_) + static_cast<std::size_t>(stage)) * 2 +
+    return (static_cast<std::size_t>(microbatch) * static_cast<std::size_t>(stages_) +
+            static_cast<std::size_t>(stage)) *
+               2 +
            static_cast<std::size_t>(pass);
   }
   [[nodiscard]] Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
@@ -70,7 +72,8 @@ class Lowering {
   /// Whether the input of this op comes over a link.
   [[nodiscard]] Seconds incoming(int stage, Pass pass) const {
     if (costs_.transfer.empty()) return {};
-    if (pass == Pass::forward) return stage > 0 ? costs_.transfer[static_cast<std::size_t>(stage) - 1] : Seconds{};
+    if (pass == Pass::forward)
+      return stage > 0 ? costs_.transfer[static_cast<std::size_t>(stage) - 1] : Seconds{};
     return stage + 1 < stages_ ? costs_.transfer[static_cast<std::size_t>(stage)] : Seconds{};
   }
 
@@ -81,7 +84,8 @@ class Lowering {
   bool zero3_;
   TaskGraph graph_;
   std::vector<Rank> ranks_;
-  std::vector<Id> done_;    // by slot: what the next stage waits for (the send, or the op itself on the same rank)
+  std::vector<Id>
+      done_;  // by slot: what the next stage waits for (the send, or the op itself on the same rank)
   std::vector<Id> starts_;  // by slot: the first task of the op
 };
 
@@ -162,7 +166,8 @@ Id Lowering::gather_segment(int rank, int stage, const ScheduledOp& op, const Se
   return id;
 }
 
-void Lowering::lower_reduction(int rank, int stage, const ScheduledOp& op, const Segment& segment, int index) {
+void Lowering::lower_reduction(int rank, int stage, const ScheduledOp& op, const Segment& segment,
+                               int index) {
   const RankCosts& costs = costs_.ranks[static_cast<std::size_t>(rank)];
   const Seconds duration = zero3_ ? segment.reduce : costs.reduce * (segment.parameters / costs.parameters);
   if (duration.value() <= 0) return;
@@ -192,7 +197,8 @@ void Lowering::lower_op(int rank, const ScheduledOp& op) {
   Id ahead = kNone;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const int index = segments.size() > 1 ? static_cast<int>(i) : -1;
-    const Id gathered = gathers ? (ahead != kNone ? ahead : gather_segment(rank, stage, op, segments[i], index)) : kNone;
+    const Id gathered =
+        gathers ? (ahead != kNone ? ahead : gather_segment(rank, stage, op, segments[i], index)) : kNone;
     ahead = kNone;
     const Id id = graph_.add({.kind = op.pass == Pass::forward ? TaskKind::forward : TaskKind::backward,
                               .stream = StreamKind::compute,
@@ -212,14 +218,16 @@ void Lowering::lower_op(int rank, const ScheduledOp& op) {
       ahead = gather_segment(rank, stage, op, segments[i + 1], index + 1);
     state.compute_before = state.compute;
     state.compute = id;
-    if (reduces || (zero3_ && op.pass == Pass::backward)) lower_reduction(rank, stage, op, segments[i], index);
+    if (reduces || (zero3_ && op.pass == Pass::backward))
+      lower_reduction(rank, stage, op, segments[i], index);
   }
 
   Id& done = done_[slot(stage, op.microbatch, op.pass)];
   done = state.compute;
   const bool crosses = op.pass == Pass::forward ? stage + 1 < stages_ : stage > 0;
   if (crosses && !costs_.transfer.empty()) {
-    const Seconds transfer = costs_.transfer[static_cast<std::size_t>(op.pass == Pass::forward ? stage : stage - 1)];
+    const Seconds transfer =
+        costs_.transfer[static_cast<std::size_t>(op.pass == Pass::forward ? stage : stage - 1)];
     done = graph_.add({.kind = TaskKind::send,
                        .stream = StreamKind::pp,
                        .device = static_cast<std::int16_t>(rank),
@@ -236,17 +244,23 @@ void Lowering::connect_stages() {
   for (int microbatch = 0; microbatch < schedule_.microbatches; ++microbatch)
     for (int stage = 0; stage < stages_; ++stage) {
       if (stage > 0)
-        graph_.depend(starts_[slot(stage, microbatch, Pass::forward)], done_[slot(stage - 1, microbatch, Pass::forward)]);
+        graph_.depend(starts_[slot(stage, microbatch, Pass::forward)],
+                      done_[slot(stage - 1, microbatch, Pass::forward)]);
       graph_.depend(starts_[slot(stage, microbatch, Pass::backward)],
                     stage + 1 < stages_ ? done_[slot(stage + 1, microbatch, Pass::backward)]
                                         : done_[slot(stage, microbatch, Pass::forward)]);
     }
 }
 
-/// Remaining reductions, then the gradient norm, which needs every rank, then optimizer, gather and fixed work.
+/// Remaining reductions, then the gradient norm, which needs every rank, then optimizer, gather and fixed
+/// work.
 void Lowering::lower_end_of_step() {
   const auto on = [](int rank, TaskKind kind, StreamKind stream, Seconds duration) {
-    return Task{.kind = kind, .stream = stream, .device = static_cast<std::int16_t>(rank), .stage = rank, .duration = duration};
+    return Task{.kind = kind,
+                .stream = stream,
+                .device = static_cast<std::int16_t>(rank),
+                .stage = rank,
+                .duration = duration};
   };
   for (int rank = 0; rank < schedule_.ranks; ++rank) {
     const RankCosts& costs = costs_.ranks[static_cast<std::size_t>(rank)];

@@ -5,8 +5,8 @@
 namespace tpplan {
 namespace {
 
-/// Length of the union of the data-parallel intervals of `device` that lies in the gaps of its compute stream before
-/// `until`: communication that nothing hides.
+/// Length of the union of the data-parallel intervals of `device` that lies in the gaps of its compute stream
+/// before `until`: communication that nothing hides.
 Seconds exposed_data_parallel(const TaskGraph& graph, const Timeline& timeline, int device, Seconds until) {
   std::vector<Interval> compute, communication;
   for (std::size_t id = 0; id < graph.tasks().size(); ++id) {
@@ -22,7 +22,8 @@ Seconds exposed_data_parallel(const TaskGraph& graph, const Timeline& timeline, 
     for (; next < communication.size() && communication[next].end <= start; ++next) {
     }
     for (std::size_t i = next; i < communication.size() && communication[i].start < end; ++i)
-      exposed += std::max(Seconds{}, std::min(end, communication[i].end) - std::max(start, communication[i].start));
+      exposed +=
+          std::max(Seconds{}, std::min(end, communication[i].end) - std::max(start, communication[i].start));
   };
   for (const Interval& interval : compute) {
     if (interval.start > gap_start) add_gap(gap_start, std::min(interval.start, until));
@@ -37,19 +38,23 @@ double repeated_share(const Problem& problem, Recompute recompute) {
   const ModelSpec& model = problem.model;
   const ParameterCount count = count_parameters(model);
   const double all = model_flops_per_token(model, problem.sequence, problem.causal_flops);
-  const double core =
-      (problem.causal_flops ? 2.0 : 4.0) * model.layers * static_cast<double>(model.q_width()) * problem.sequence;
-  const double products = 2.0 * model.layers * static_cast<double>(count.attention_per_layer + count.mlp_per_layer);
+  const double core = (problem.causal_flops ? 2.0 : 4.0) * model.layers *
+                      static_cast<double>(model.q_width()) * problem.sequence;
+  const double products =
+      2.0 * model.layers * static_cast<double>(count.attention_per_layer + count.mlp_per_layer);
   switch (recompute) {
-    case Recompute::none: return 0;
-    case Recompute::selective: return (problem.runtime.selective_saves_products ? products / 2 : core) / all;
-    case Recompute::full: return (products + core) / all;
+    case Recompute::none:
+      return 0;
+    case Recompute::selective:
+      return (problem.runtime.selective_saves_products ? products / 2 : core) / all;
+    case Recompute::full:
+      return (products + core) / all;
   }
   return 0;
 }
 
-Breakdown break_down(const ParallelPlan& plan, const PlanCosts& costs, const TaskGraph& graph, const Timeline& timeline,
-                     int device) {
+Breakdown break_down(const ParallelPlan& plan, const PlanCosts& costs, const TaskGraph& graph,
+                     const Timeline& timeline, int device) {
   Phase work;
   const auto microbatches = static_cast<double>(plan.microbatches());
   Seconds blocked{};
@@ -59,8 +64,10 @@ Breakdown break_down(const ParallelPlan& plan, const PlanCosts& costs, const Tas
     work += passes.forward * microbatches;
     work += passes.backward * microbatches;
     if (costs.transfer.empty()) continue;
-    if (i > 0) blocked += costs.transfer[static_cast<std::size_t>(i) - 1] * costs.transfer_blocks * microbatches;
-    if (i + 1 < stages) blocked += costs.transfer[static_cast<std::size_t>(i)] * costs.transfer_blocks * microbatches;
+    if (i > 0)
+      blocked += costs.transfer[static_cast<std::size_t>(i) - 1] * costs.transfer_blocks * microbatches;
+    if (i + 1 < stages)
+      blocked += costs.transfer[static_cast<std::size_t>(i)] * costs.transfer_blocks * microbatches;
   }
   Breakdown b;
   b.ideal = work.ideal;
@@ -89,8 +96,8 @@ Breakdown break_down(const ParallelPlan& plan, const PlanCosts& costs, const Tas
 }  // namespace
 
 Seconds Breakdown::total() const {
-  return ideal + product_loss + attention_loss + memory_bound + host + recompute + tensor_parallel + pipeline +
-         data_parallel + bubble + optimizer + other;
+  return ideal + product_loss + attention_loss + memory_bound + host + recompute + tensor_parallel +
+         pipeline + data_parallel + bubble + optimizer + other;
 }
 
 SimulationReport simulate_plan(const Problem& problem, const CostModel& model, const ParallelPlan& plan,

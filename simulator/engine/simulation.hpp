@@ -12,7 +12,7 @@ namespace tpplan {
 
 /// Where a step's time goes on the pipeline rank that ends it. The parts add up to the step.
 struct Breakdown {
-  Seconds ideal;            // model FLOPs at the datasheet peak
+  Seconds ideal;  // model FLOPs at the datasheet peak
   Seconds product_loss;
   Seconds attention_loss;
   Seconds memory_bound;
@@ -23,7 +23,7 @@ struct Breakdown {
   Seconds data_parallel;    // exposed reductions and gathers
   Seconds bubble;           // waiting for other stages
   Seconds optimizer;
-  Seconds other;            // fixed work of a step, stragglers
+  Seconds other;  // fixed work of a step, stragglers
   [[nodiscard]] Seconds total() const;
   [[nodiscard]] Seconds exposed_communication() const { return tensor_parallel + pipeline + data_parallel; }
 };
@@ -45,18 +45,19 @@ struct SimulationReport {
 [[nodiscard]] TaskGraph lower(const ParallelPlan& plan, const Schedule& schedule, const PlanCosts& costs);
 
 /// Simulates one optimizer step of a legal plan.
-[[nodiscard]] SimulationReport simulate_plan(const Problem& problem, const CostModel& model, const ParallelPlan& plan,
-                                             bool keep_timeline = false);
+[[nodiscard]] SimulationReport simulate_plan(const Problem& problem, const CostModel& model,
+                                             const ParallelPlan& plan, bool keep_timeline = false);
 
 /// The same from costs at hand, without the memory report.
-[[nodiscard]] SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan, const PlanCosts& costs,
-                                             bool keep_timeline);
+[[nodiscard]] SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan,
+                                             const PlanCosts& costs, bool keep_timeline);
 
 /// Only the step time: what a search needs of the plans it does not keep.
 [[nodiscard]] Seconds simulate_step_time(const ParallelPlan& plan, const PlanCosts& costs);
 
 /// A proven lower bound of simulate_plan(...).step from the same costs, in a few hundred nanoseconds:
-/// no event can come earlier than the sums of work that must precede and follow it. Derivation in simulator/README.md.
+/// no event can come earlier than the sums of work that must precede and follow it. Derivation in
+/// simulator/README.md.
 [[nodiscard]] Seconds step_lower_bound(const ParallelPlan& plan, const PlanCosts& costs);
 
 }  // namespace tpplan

@@ -4,30 +4,33 @@
 
 namespace tpplan {
 
-// Symbols: F_i, B_i forward and backward of stage i for one micro-batch, blocked transfers included; w_i what is left of the
-// transfer i to i + 1; m micro-batches; rank r holds the stages r, r + pp, ...
+// Symbols: F_i, B_i forward and backward of stage i for one micro-batch, blocked transfers included; w_i what
+// is left of the transfer i to i + 1; m micro-batches; rank r holds the stages r, r + pp, ...
 //
-// Rank r cannot start before sum_{i<r} (F_i + w_i); it works m sum (F + B) over its stages; after its last backward, of
-// stage r, the stages below still need sum_{i<r} (B_i + w_i). Under 1F1B at most k = pp - r micro-batches are in flight on
-// rank r, so each takes at least the round trip through the stages above it divided by k.
+// Rank r cannot start before sum_{i<r} (F_i + w_i); it works m sum (F + B) over its stages; after its last
+// backward, of stage r, the stages below still need sum_{i<r} (B_i + w_i). Under 1F1B at most k = pp - r
+// micro-batches are in flight on rank r, so each takes at least the round trip through the stages above it
+// divided by k.
 Seconds step_lower_bound(const ParallelPlan& plan, const PlanCosts& costs) {
   const double m = static_cast<double>(plan.microbatches());
   const int stages = static_cast<int>(plan.stages.size());
   const auto transfer = [&](int i) {
-    return costs.transfer.empty() || i < 0 || i + 1 >= stages ? Seconds{} : costs.transfer[static_cast<std::size_t>(i)];
+    return costs.transfer.empty() || i < 0 || i + 1 >= stages ? Seconds{}
+                                                              : costs.transfer[static_cast<std::size_t>(i)];
   };
   const auto forward = [&](int i) {
     return costs.stages[static_cast<std::size_t>(i)].forward.total() * costs.straggler +
            transfer(i - 1) * costs.transfer_blocks;
   };
   const auto backward = [&](int i) {
-    return costs.stages[static_cast<std::size_t>(i)].backward.total() * costs.straggler + transfer(i) * costs.transfer_blocks;
+    return costs.stages[static_cast<std::size_t>(i)].backward.total() * costs.straggler +
+           transfer(i) * costs.transfer_blocks;
   };
   const auto latency = [&](int i) { return transfer(i) * (1 - costs.transfer_blocks); };
   const bool zero3 = costs.layer.gather.value() > 0;
 
-  Seconds ready{};   // earliest gradient norm
-  Seconds above{};   // round trip through the stages from r to the last, for 1F1B
+  Seconds ready{};  // earliest gradient norm
+  Seconds above{};  // round trip through the stages from r to the last, for 1F1B
   if (plan.schedule == ScheduleKind::one_f_one_b)
     for (int i = 0; i < stages; ++i) above += forward(i) + backward(i) + 2 * latency(i);
   Seconds before{}, after{};

@@ -21,14 +21,30 @@ std::string label(const Task& task) {
   std::string text = fmt::format("s{}", task.stage);
   if (task.microbatch >= 0) text += fmt::format(".mb{}", task.microbatch);
   switch (task.kind) {
-    case TaskKind::forward: text += ".fwd"; break;
-    case TaskKind::backward: text += ".bwd"; break;
-    case TaskKind::send: text += forward ? ".send_fwd" : ".send_bwd"; break;
-    case TaskKind::reduce: text += task.stream == StreamKind::pp ? ".tied.all_reduce" : ".dp.reduce"; break;
-    case TaskKind::gather: text += task.microbatch < 0 ? ".dp.all_gather" : forward ? ".dp.all_gather_fwd" : ".dp.all_gather_bwd"; break;
-    case TaskKind::optimizer: text += ".optimizer"; break;
-    case TaskKind::norm: text = "gradient_norm"; break;
-    case TaskKind::fixed: text = "end_of_step"; break;
+    case TaskKind::forward:
+      text += ".fwd";
+      break;
+    case TaskKind::backward:
+      text += ".bwd";
+      break;
+    case TaskKind::send:
+      text += forward ? ".send_fwd" : ".send_bwd";
+      break;
+    case TaskKind::reduce:
+      text += task.stream == StreamKind::pp ? ".tied.all_reduce" : ".dp.reduce";
+      break;
+    case TaskKind::gather:
+      text += task.microbatch < 0 ? ".dp.all_gather" : forward ? ".dp.all_gather_fwd" : ".dp.all_gather_bwd";
+      break;
+    case TaskKind::optimizer:
+      text += ".optimizer";
+      break;
+    case TaskKind::norm:
+      text = "gradient_norm";
+      break;
+    case TaskKind::fixed:
+      text = "end_of_step";
+      break;
   }
   const bool of_bucket = task.kind == TaskKind::reduce || task.kind == TaskKind::gather;
   if (task.index >= 0) text += fmt::format(".{}{}", of_bucket ? 'b' : 'l', task.index);

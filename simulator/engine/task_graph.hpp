@@ -14,8 +14,8 @@ inline constexpr int kStreamsPerDevice = 4;
 
 enum class TaskKind : std::uint8_t { forward, backward, send, reduce, gather, optimizer, norm, fixed };
 
-/// One unit of work on one stream of one device (a device stands for all ranks of a pipeline rank: their replicas are
-/// identical). Kept small: a simulation holds hundreds of thousands.
+/// One unit of work on one stream of one device (a device stands for all ranks of a pipeline rank: their
+/// replicas are identical). Kept small: a simulation holds hundreds of thousands.
 struct Task {
   TaskKind kind = TaskKind::forward;
   StreamKind stream = StreamKind::compute;
@@ -29,8 +29,8 @@ struct Task {
   Flops flops;                   // that a compute task executes; for reports
 };
 
-/// Tasks with their dependencies. Each (device, stream) runs its tasks in the order in which they were added; a task
-/// starts when its stream is free and all its dependencies are done.
+/// Tasks with their dependencies. Each (device, stream) runs its tasks in the order in which they were added;
+/// a task starts when its stream is free and all its dependencies are done.
 class TaskGraph {
  public:
   using Id = std::int32_t;
@@ -68,13 +68,13 @@ struct Timeline {
 };
 
 struct Contention {
-  /// Compute runs at 1 / (1 + slowdown) of its speed while a data-parallel collective runs on the same device, because the
-  /// collective's kernels take multiprocessors and memory bandwidth.
+  /// Compute runs at 1 / (1 + slowdown) of its speed while a data-parallel collective runs on the same
+  /// device, because the collective's kernels take multiprocessors and memory bandwidth.
   double slowdown = 0;
 };
 
-/// Deterministic discrete-event simulation: events in order of time, ties by task id. Asserts that the graph is acyclic;
-/// a schedule that could deadlock is refused before (find_deadlock). O(tasks log streams).
+/// Deterministic discrete-event simulation: events in order of time, ties by task id. Asserts that the graph
+/// is acyclic; a schedule that could deadlock is refused before (find_deadlock). O(tasks log streams).
 [[nodiscard]] Timeline simulate(const TaskGraph& graph, const Contention& contention);
 
 }  // namespace tpplan

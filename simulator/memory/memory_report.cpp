@@ -15,8 +15,10 @@ constexpr double kCommunicatorMebibytes = 500;
 int chunks_in_flight(const ParallelPlan& plan, int rank) {
   const auto m = static_cast<int>(plan.microbatches());
   switch (plan.schedule) {
-    case ScheduleKind::gpipe: return m;
-    case ScheduleKind::one_f_one_b: return std::min(m, plan.pp - rank);
+    case ScheduleKind::gpipe:
+      return m;
+    case ScheduleKind::one_f_one_b:
+      return std::min(m, plan.pp - rank);
     case ScheduleKind::interleaved:
       return std::min(m * plan.vpp, (plan.pp - rank - 1) * 2 + (plan.vpp - 1) * plan.pp + 1);
   }
@@ -56,7 +58,8 @@ double layers_in_flight(const ParallelPlan& plan, int rank) {
   return layers;
 }
 
-LayerMemory layer_memory(const Problem& problem, int tp, bool sequence_parallel, int micro_batch, Recompute recompute) {
+LayerMemory layer_memory(const Problem& problem, int tp, bool sequence_parallel, int micro_batch,
+                         Recompute recompute) {
   const ModelSpec& m = problem.model;
   const RuntimeOptions& run = problem.runtime;
   const double tokens = static_cast<double>(micro_batch) * problem.sequence;
@@ -79,7 +82,8 @@ LayerMemory layer_memory(const Problem& problem, int tp, bool sequence_parallel,
   // Queries, keys, values, the context; the MLP's products and their activation.
   double inside = (2 * q + 2 * kv) * e + (m.gated_mlp ? 3 : 2) * f * e;
   if (run.fusion == Fusion::eager && m.gated_mlp) inside += f * e;
-  // Naive attention keeps the softmax, and with dropout its mask and its output; separate kernels keep fp32 besides.
+  // Naive attention keeps the softmax, and with dropout its mask and its output; separate kernels keep fp32
+  // besides.
   double scores = run.attention >= AttentionKernel::flash1 ? 0 : heads * s * (e + (run.dropout ? e + 1 : 0));
   if (run.attention == AttentionKernel::torch) scores += heads * s * 4;
   if (run.attention >= AttentionKernel::flash1) inside += heads * 4;  // log-sum-exp of each row
@@ -88,10 +92,13 @@ LayerMemory layer_memory(const Problem& problem, int tp, bool sequence_parallel,
   const double all = outside / split + inside + scores;
   const double input = h * e / split;
   switch (recompute) {
-    case Recompute::none: memory.saved = Bytes{tokens * all}; break;
+    case Recompute::none:
+      memory.saved = Bytes{tokens * all};
+      break;
     case Recompute::selective: {
       const double products = q + 2 * kv + (m.gated_mlp ? 2 : 1) * f + 2 * h / split;
-      const double kept = run.selective_saves_products ? input + (q + products / 2) * e : outside / split + inside;
+      const double kept =
+          run.selective_saves_products ? input + (q + products / 2) * e : outside / split + inside;
       memory.saved = Bytes{tokens * kept};
       memory.recompute = Bytes{tokens * (all - kept)};
       break;
@@ -106,7 +113,8 @@ LayerMemory layer_memory(const Problem& problem, int tp, bool sequence_parallel,
   memory.embedding = Bytes{tokens * 8};
   const double rows =
       static_cast<double>(padded_vocabulary(m.vocabulary, tp)) / (run.parallel_cross_entropy ? t : 1);
-  // Gathering the logits of all tensor ranks holds the parts and their concatenation beside what the loss keeps.
+  // Gathering the logits of all tensor ranks holds the parts and their concatenation beside what the loss
+  // keeps.
   const double gathered = !run.parallel_cross_entropy && tp > 1 ? 2 * e : 0;
   memory.head = Bytes{tokens * (rows * (run.logit_bytes * e / 2 + gathered) + 2 * h * e / split)};
   memory.boundary = Bytes{tokens * input};
@@ -135,7 +143,9 @@ MemoryReport memory_report(const Problem& problem, const ParallelPlan& plan, con
     memory.of(MemoryCategory::optimizer_state) =
         Bytes{parameters * state_bytes / (plan.zero >= ZeroStage::optimizer ? shards : 1)};
     memory.of(MemoryCategory::activations) = layer.saved * layers_in_flight(plan, rank);
-    if (rank == 0) memory.of(MemoryCategory::activations) += layer.embedding * std::min<double>(plan.pp, plan.microbatches());
+    if (rank == 0)
+      memory.of(MemoryCategory::activations) +=
+          layer.embedding * std::min<double>(plan.pp, plan.microbatches());
     memory.of(MemoryCategory::recompute) = layer.recompute;
     // The head's logits are gone before the layers' backward needs its workspace.
     if (head) {
@@ -148,7 +158,8 @@ MemoryReport memory_report(const Problem& problem, const ParallelPlan& plan, con
     if (shards > 1) gathered += run.reduce_buffers;
     if (plan.sequence_parallel) gathered += 2 * layer.boundary * plan.tp;
     if (zero3 && shards > 1) {
-      const double largest = std::max({blocks.layer, rank == 0 ? blocks.embedding : 0, head ? blocks.head : 0});
+      const double largest =
+          std::max({blocks.layer, rank == 0 ? blocks.embedding : 0, head ? blocks.head : 0});
       gathered += Bytes{(blocks.layer + largest) * weight_bytes + largest * gradient_bytes};
     } else if (plan.zero == ZeroStage::gradients && shards > 1) {
       gathered += std::max(plan.bucket, Bytes{blocks.layer * gradient_bytes});

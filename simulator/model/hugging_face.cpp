@@ -1,9 +1,8 @@
 #include "simulator/model/hugging_face.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
 #include <map>
 
 #include "simulator/model/model_limits.hpp"
@@ -18,7 +17,9 @@ class Config {
 
   [[nodiscard]] Value required(const std::string& key) { return map_.required(key); }
   [[nodiscard]] std::optional<Value> optional(const std::string& key) { return map_.optional(key); }
-  [[nodiscard]] std::int64_t integer(const std::string& key, std::int64_t most) { return required(key).integer(1, most); }
+  [[nodiscard]] std::int64_t integer(const std::string& key, std::int64_t most) {
+    return required(key).integer(1, most);
+  }
   [[nodiscard]] std::int64_t integer_or(const std::string& key, std::int64_t most, std::int64_t otherwise) {
     const auto found = optional(key);
     return found ? found->integer(1, most) : otherwise;
@@ -180,7 +181,8 @@ ModelSpec opt(Config& config) {
 ModelSpec bloom(Config& config) {
   ModelSpec m;
   gpt_biases(m);
-  m.layers = static_cast<int>(config.integer(config.optional("n_layer") ? "n_layer" : "num_hidden_layers", kMostLayers));
+  m.layers = static_cast<int>(
+      config.integer(config.optional("n_layer") ? "n_layer" : "num_hidden_layers", kMostLayers));
   m.hidden = config.integer(config.optional("hidden_size") ? "hidden_size" : "n_embed", kWidest);
   read_heads(config, m, config.optional("n_head") ? "n_head" : "num_attention_heads", "");
   m.ffn = 4 * m.hidden;
@@ -194,12 +196,14 @@ ModelSpec bloom(Config& config) {
 
 ModelSpec falcon(Config& config) {
   ModelSpec m;
-  m.layers = static_cast<int>(config.integer(config.optional("num_hidden_layers") ? "num_hidden_layers" : "n_layer", kMostLayers));
+  m.layers = static_cast<int>(
+      config.integer(config.optional("num_hidden_layers") ? "num_hidden_layers" : "n_layer", kMostLayers));
   m.hidden = config.integer("hidden_size", kWidest);
   const bool new_block = config.flag_or("new_decoder_architecture", false);
   const std::string heads = config.optional("num_attention_heads") ? "num_attention_heads" : "n_head";
   const bool grouped = new_block;
-  read_heads(config, m, heads, grouped ? (config.optional("num_kv_heads") ? "num_kv_heads" : "n_head_kv") : "");
+  read_heads(config, m, heads,
+             grouped ? (config.optional("num_kv_heads") ? "num_kv_heads" : "n_head_kv") : "");
   if (!new_block && config.flag_or("multi_query", true)) m.kv_heads = 1;
   m.ffn = config.integer_or("ffn_hidden_size", kWidest, 4 * m.hidden);
   m.vocabulary = config.integer("vocab_size", kWidest);
@@ -218,9 +222,11 @@ using Reader = ModelSpec (*)(Config&);
 
 const std::map<std::string, Reader>& readers() {
   static const std::map<std::string, Reader> table{
-      {"bloom", bloom},     {"falcon", falcon},   {"gemma2", gemma2}, {"gpt2", gpt2},   {"gpt_neox", gpt_neox},
-      {"llama", llama},     {"mistral", llama_like}, {"mixtral", mixtral}, {"opt", opt}, {"phi3", llama_like},
-      {"qwen2", qwen2},     {"qwen3", qwen3},     {"qwen3_moe", qwen3_moe}};
+      {"bloom", bloom},        {"falcon", falcon},     {"gemma2", gemma2},
+      {"gpt2", gpt2},          {"gpt_neox", gpt_neox}, {"llama", llama},
+      {"mistral", llama_like}, {"mixtral", mixtral},   {"opt", opt},
+      {"phi3", llama_like},    {"qwen2", qwen2},       {"qwen3", qwen3},
+      {"qwen3_moe", qwen3_moe}};
   return table;
 }
 
@@ -230,7 +236,8 @@ ModelSpec read_hugging_face(const Value& document, const std::string& name) {
   Config outer(document);
   const auto nested = outer.optional("text_config");
   Config config(nested ? *nested : document);
-  const auto type = config.optional("model_type") ? config.optional("model_type") : outer.optional("model_type");
+  const auto type =
+      config.optional("model_type") ? config.optional("model_type") : outer.optional("model_type");
   if (!type) document.fail("key 'model_type' is missing");
   std::string family = type->text();
   // Wrappers of vision and text call the text part "<family>_text".

@@ -1,8 +1,7 @@
 #include "simulator/model/model_limits.hpp"
 
-#include <fmt/format.h>
-
 #include <charconv>
+#include <fmt/format.h>
 
 namespace tpplan {
 
@@ -13,23 +12,26 @@ void require_kv_heads(const Value& place, const ModelSpec& model) {
 
 void set_head_dim(const Value& place, ModelSpec& model) {
   if (model.hidden % model.heads != 0)
-    place.fail(fmt::format("{} heads do not divide the hidden size {}; give head_dim if that is meant", model.heads,
-                           model.hidden));
+    place.fail(fmt::format("{} heads do not divide the hidden size {}; give head_dim if that is meant",
+                           model.heads, model.hidden));
   model.head_dim = static_cast<int>(model.hidden / model.heads);
 }
 
 void require_possible(const Value& document, const ModelSpec& model) {
   const double h = static_cast<double>(model.hidden);
-  const double per_layer = h * (2.0 * static_cast<double>(model.q_width() + model.kv_width()) +
-                                3.0 * static_cast<double>(model.ffn)) *
-                           (model.moe ? model.moe->experts : 1);
+  const double per_layer =
+      h *
+      (2.0 * static_cast<double>(model.q_width() + model.kv_width()) + 3.0 * static_cast<double>(model.ffn)) *
+      (model.moe ? model.moe->experts : 1);
   if (per_layer * model.layers + h * static_cast<double>(model.vocabulary) > 1e17)
-    document.fail("the model would have more than 10^17 parameters; check layers, hidden, ffn and vocabulary");
+    document.fail(
+        "the model would have more than 10^17 parameters; check layers, hidden, ffn and vocabulary");
 }
 
 std::int64_t Batch::tokens(int sequence) const {
   if (in_tokens) return amount;
-  if (sequence <= 0) throw std::invalid_argument("a batch in samples needs the sequence length; give it in tokens");
+  if (sequence <= 0)
+    throw std::invalid_argument("a batch in samples needs the sequence length; give it in tokens");
   return amount * sequence;
 }
 
@@ -48,7 +50,8 @@ Batch parse_batch(std::string_view text) {
   if (unit.starts_with('M')) scale = 1 << 20;
   if (scale > 1) unit.remove_prefix(1);
   while (unit.starts_with(' ')) unit.remove_prefix(1);
-  if (unit != "tokens" && unit != "samples") return fail(unit.empty() ? "has no unit" : "has an unknown unit");
+  if (unit != "tokens" && unit != "samples")
+    return fail(unit.empty() ? "has no unit" : "has an unknown unit");
   batch.in_tokens = unit == "tokens";
   if (batch.amount < 1 || batch.amount > (1LL << 40) / scale) return fail("is out of range");
   batch.amount *= scale;

@@ -65,8 +65,10 @@ ModelSpec read_own(const Value& document) {
     require_kv_heads(*v, m);
   }
   const auto head_dim = map.optional("head_dim");
-  if (head_dim) m.head_dim = static_cast<int>(head_dim->integer(1, kWidest));
-  else set_head_dim(heads, m);
+  if (head_dim)
+    m.head_dim = static_cast<int>(head_dim->integer(1, kWidest));
+  else
+    set_head_dim(heads, m);
   m.ffn = map.required("ffn").integer(1, kWidest);
   m.vocabulary = map.required("vocabulary").integer(1, kWidest);
   if (const auto v = map.optional("sequence")) m.sequence = static_cast<int>(v->integer(1, kLongest));
@@ -86,7 +88,8 @@ ModelSpec read_own(const Value& document) {
   flag("qk_norm", m.qk_norm);
   if (const auto v = map.optional("moe")) m.moe = read_moe(*v);
   map.finish();
-  if (m.position == PositionKind::learned) m.learned_positions = m.max_positions > 0 ? m.max_positions : m.sequence;
+  if (m.position == PositionKind::learned)
+    m.learned_positions = m.max_positions > 0 ? m.max_positions : m.sequence;
   return m;
 }
 
@@ -111,21 +114,25 @@ ModelSpec read_model(const std::filesystem::path& file) {
 
 std::string model_to_yaml(const ModelSpec& m) {
   const bool llama = m.norm == NormKind::rms_norm;
-  std::string text = fmt::format("name: \"{}\"\nfamily: {}\nlayers: {}\nhidden: {}\nheads: {}\nkv_heads: {}\nhead_dim: {}\n",
-                                 m.name, llama ? "llama" : "gpt", m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim);
+  std::string text =
+      fmt::format("name: \"{}\"\nfamily: {}\nlayers: {}\nhidden: {}\nheads: {}\nkv_heads: {}\nhead_dim: {}\n",
+                  m.name, llama ? "llama" : "gpt", m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim);
   text += fmt::format("ffn: {}\nvocabulary: {}\n", m.ffn, m.vocabulary);
   if (m.sequence > 0) text += fmt::format("sequence: {}\n", m.sequence);
   const std::int64_t positions = m.max_positions > 0 ? m.max_positions : m.learned_positions;
   if (positions > 0) text += fmt::format("max_positions: {}\n", positions);
   if (m.global_batch > 0) text += fmt::format("global_batch: {} tokens\n", m.global_batch);
-  text += fmt::format("norm: {}\nactivation: {}\nposition: {}\n", kNormNames[static_cast<std::size_t>(m.norm)],
-                      kActivationNames[static_cast<std::size_t>(m.activation)],
-                      kPositionNames[static_cast<std::size_t>(m.position)]);
-  text += fmt::format("gated_mlp: {}\ntied_embeddings: {}\nqkv_bias: {}\nattention_out_bias: {}\nmlp_bias: {}\nqk_norm: {}\n",
-                      m.gated_mlp, m.tied_embeddings, m.qkv_bias, m.attention_out_bias, m.mlp_bias, m.qk_norm);
+  text +=
+      fmt::format("norm: {}\nactivation: {}\nposition: {}\n", kNormNames[static_cast<std::size_t>(m.norm)],
+                  kActivationNames[static_cast<std::size_t>(m.activation)],
+                  kPositionNames[static_cast<std::size_t>(m.position)]);
+  text += fmt::format(
+      "gated_mlp: {}\ntied_embeddings: {}\nqkv_bias: {}\nattention_out_bias: {}\nmlp_bias: {}\nqk_norm: {}\n",
+      m.gated_mlp, m.tied_embeddings, m.qkv_bias, m.attention_out_bias, m.mlp_bias, m.qk_norm);
   if (m.moe)
-    text += fmt::format("moe: {{experts: {}, top_k: {}, expert_ffn: {}, shared_ffn: {}, first_dense_layers: {}}}\n",
-                        m.moe->experts, m.moe->top_k, m.moe->expert_ffn, m.moe->shared_ffn, m.moe->first_dense_layers);
+    text += fmt::format(
+        "moe: {{experts: {}, top_k: {}, expert_ffn: {}, shared_ffn: {}, first_dense_layers: {}}}\n",
+        m.moe->experts, m.moe->top_k, m.moe->expert_ffn, m.moe->shared_ffn, m.moe->first_dense_layers);
   return text;
 }
 

@@ -8,8 +8,8 @@
 
 namespace tpplan {
 
-/// Reads a model: our YAML, or a Hugging Face config.json as it comes (recognised by `model_type`). Throws ConfigError with
-/// file, line, column and remedy.
+/// Reads a model: our YAML, or a Hugging Face config.json as it comes (recognised by `model_type`). Throws
+/// ConfigError with file, line, column and remedy.
 [[nodiscard]] ModelSpec read_model(const std::filesystem::path& file);
 
 /// The same from a parsed document; `name` is used where the document has none.

@@ -2,7 +2,8 @@
 
 namespace tpplan {
 
-// h hidden, q and kv widths of queries and of keys or values, f MLP width, V vocabulary, s sequence, L layers.
+// h hidden, q and kv widths of queries and of keys or values, f MLP width, V vocabulary, s sequence, L
+// layers.
 ParameterCount count_parameters(const ModelSpec& m) {
   const std::int64_t h = m.hidden, q = m.q_width(), kv = m.kv_width();
   const std::int64_t norm = m.norm == NormKind::layer_norm ? 2 * h : h;  // weight and bias, or weight alone
@@ -25,8 +26,8 @@ ParameterCount count_parameters(const ModelSpec& m) {
   count.mlp_per_layer = mlp(m.ffn);
   if (m.moe && m.layers > 0) {
     const MoeSpec& moe = *m.moe;
-    const std::int64_t expert_layer = moe.experts * mlp(moe.expert_ffn) + h * moe.experts +
-                                      (moe.shared_ffn > 0 ? mlp(moe.shared_ffn) : 0);
+    const std::int64_t expert_layer =
+        moe.experts * mlp(moe.expert_ffn) + h * moe.experts + (moe.shared_ffn > 0 ? mlp(moe.shared_ffn) : 0);
     count.mlp_per_layer =
         (moe.first_dense_layers * mlp(m.ffn) + (m.layers - moe.first_dense_layers) * expert_layer) / m.layers;
   }

@@ -10,8 +10,8 @@ enum class NormKind { layer_norm, rms_norm };
 enum class ActivationKind { gelu, relu, silu };
 enum class PositionKind { none, learned, rotary, alibi };
 
-/// Mixture of experts. Readers fill it so that a model is understood whole; plans for such a model are refused with a
-/// reason until its cost is modelled.
+/// Mixture of experts. Readers fill it so that a model is understood whole; plans for such a model are
+/// refused with a reason until its cost is modelled.
 struct MoeSpec {
   int experts = 0;
   int top_k = 0;
@@ -25,7 +25,8 @@ struct MoeSpec {
 /// h hidden, a heads, k KV heads, d head_dim, f ffn, V vocabulary, s sequence, L layers.
 struct ModelSpec {
   std::string name;
-  std::string family;  // "gpt2", "llama", "qwen3", ...: the Hugging Face model_type, or "gpt" / "llama" of our YAML
+  std::string
+      family;  // "gpt2", "llama", "qwen3", ...: the Hugging Face model_type, or "gpt" / "llama" of our YAML
   int layers = 0;
   std::int64_t hidden = 0;
   int heads = 0;
@@ -41,11 +42,12 @@ struct ModelSpec {
   ActivationKind activation = ActivationKind::gelu;
   NormKind norm = NormKind::layer_norm;
   PositionKind position = PositionKind::learned;
-  int norms_per_layer = 2;        // gemma2 has 4; falcon's parallel block may have 1
+  int norms_per_layer = 2;  // gemma2 has 4; falcon's parallel block may have 1
   bool final_norm = true;
-  bool embedding_norm = false;    // bloom: a norm after the embedding
-  bool parallel_block = false;    // attention and MLP read the same input (falcon, gpt_neox): still two row products
-  bool qk_norm = false;           // qwen3: RMSNorm of width head_dim on queries and keys
+  bool embedding_norm = false;  // bloom: a norm after the embedding
+  bool parallel_block =
+      false;             // attention and MLP read the same input (falcon, gpt_neox): still two row products
+  bool qk_norm = false;  // qwen3: RMSNorm of width head_dim on queries and keys
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;
@@ -72,13 +74,15 @@ struct ParameterCount {
   std::int64_t head = 0;  // 0 when tied
   int layers = 0;
 
-  [[nodiscard]] std::int64_t per_layer() const { return attention_per_layer + mlp_per_layer + norms_per_layer; }
+  [[nodiscard]] std::int64_t per_layer() const {
+    return attention_per_layer + mlp_per_layer + norms_per_layer;
+  }
   [[nodiscard]] std::int64_t embeddings() const { return token_embedding + position_embedding + head; }
   [[nodiscard]] std::int64_t total() const { return layers * per_layer() + embeddings() + final_norm; }
 };
 
-/// Exact for dense models: equals what the published checkpoints hold. For mixtures of experts the MLP counts all experts
-/// and the router, averaged over the layers.
+/// Exact for dense models: equals what the published checkpoints hold. For mixtures of experts the MLP counts
+/// all experts and the router, averaged over the layers.
 [[nodiscard]] ParameterCount count_parameters(const ModelSpec& model);
 
 /// Model FLOPs of one token, forward and backward, without what recomputation repeats:

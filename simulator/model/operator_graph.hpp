@@ -12,9 +12,10 @@ namespace tpplan {
 enum class OperatorKind { embedding, norm, product, rotary, attention, activation, residual, loss };
 /// How an operator's weight, or its work, is dealt out over tensor-parallel ranks.
 enum class Split { replicate, column, row, vocabulary, heads };
-inline constexpr std::array<std::string_view, 8> kOperatorKindNames{"embedding", "norm",       "product",  "rotary",
-                                                                    "attention", "activation", "residual", "loss"};
-inline constexpr std::array<std::string_view, 5> kSplitNames{"replicate", "column", "row", "vocabulary", "heads"};
+inline constexpr std::array<std::string_view, 8> kOperatorKindNames{
+    "embedding", "norm", "product", "rotary", "attention", "activation", "residual", "loss"};
+inline constexpr std::array<std::string_view, 5> kSplitNames{"replicate", "column", "row", "vocabulary",
+                                                             "heads"};
 
 /// One operator, unsharded: features per token in and out, and its parameters.
 struct Operator {
@@ -32,10 +33,11 @@ struct Tensor {
   std::int64_t features = 0;
 };
 
-using OperatorGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Operator, Tensor>;
+using OperatorGraph =
+    boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Operator, Tensor>;
 
-/// Embedding, one layer (standing for all of them), final norm, head and loss. Vertices are in topological order. For
-/// mixtures of experts the MLP is the dense one of the spec.
+/// Embedding, one layer (standing for all of them), final norm, head and loss. Vertices are in topological
+/// order. For mixtures of experts the MLP is the dense one of the spec.
 [[nodiscard]] OperatorGraph operator_graph(const ModelSpec& model);
 
 /// One operator on one tensor-parallel rank, for one micro-batch.
@@ -44,10 +46,10 @@ struct OperatorRow {
   OperatorKind kind = OperatorKind::norm;
   Split split = Split::replicate;
   int repeats = 1;
-  double parameters = 0;        // held by the rank
-  double forward_flops = 0;     // model FLOPs of the rank
-  double activation_bytes = 0;  // kept for the backward, 16 bit, fused attention
-  std::string communication;    // "all-reduce after, forward"; empty without
+  double parameters = 0;           // held by the rank
+  double forward_flops = 0;        // model FLOPs of the rank
+  double activation_bytes = 0;     // kept for the backward, 16 bit, fused attention
+  std::string communication;       // "all-reduce after, forward"; empty without
   double communication_bytes = 0;  // of the message
 };
 

@@ -7,7 +7,8 @@ namespace tpplan {
 std::vector<Stage> even_stages(int layers, int pp, int vpp) {
   const int count = pp * vpp;
   std::vector<Stage> stages(static_cast<std::size_t>(count));
-  // The layers left over go to the stages in the middle: the first and the last hold embedding and head besides.
+  // The layers left over go to the stages in the middle: the first and the last hold embedding and head
+  // besides.
   const int rest = layers % count;
   const int first_longer = (count - rest) / 2;
   int next = 0;

@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::int64_t kMostRanks = 1 << 24;
 
-int degree(MapReader& map, const char* key) { return static_cast<int>(map.required(key).integer(1, kMostRanks)); }
+int degree(MapReader& map, const char* key) {
+  return static_cast<int>(map.required(key).integer(1, kMostRanks));
+}
 
 std::vector<Stage> read_stages(const Value& value) {
   std::vector<Stage> stages;
@@ -31,16 +33,19 @@ std::vector<Stage> read_stages(const Value& value) {
 
 std::string plan_to_yaml(const PlanDocument& document) {
   const ParallelPlan& p = document.plan;
-  std::string text = fmt::format("# Written by tpplan. `tpplan simulate --plan` shows it in depth, `tpplan check --plan` its rules.\n"
-                                 "model: \"{}\"\ntopology: \"{}\"\ngpus: {}\n",
-                                 document.model, document.topology, document.gpus);
-  text += fmt::format("tp: {}\ncp: {}\ndp: {}\npp: {}\nep: {}\nvpp: {}\n", p.tp, p.cp, p.dp, p.pp, p.ep, p.vpp);
-  text += fmt::format("sequence_parallel: {}\nzero: {}\nmicro_batch: {}\nglobal_batch: {}\nsequence: {}\n",
-                      p.sequence_parallel, static_cast<int>(p.zero), p.micro_batch, p.global_batch, p.sequence);
+  std::string text = fmt::format(
+      "# Written by tpplan. `tpplan simulate --plan` shows it in depth, `tpplan check --plan` its rules.\n"
+      "model: \"{}\"\ntopology: \"{}\"\ngpus: {}\n",
+      document.model, document.topology, document.gpus);
+  text +=
+      fmt::format("tp: {}\ncp: {}\ndp: {}\npp: {}\nep: {}\nvpp: {}\n", p.tp, p.cp, p.dp, p.pp, p.ep, p.vpp);
+  text +=
+      fmt::format("sequence_parallel: {}\nzero: {}\nmicro_batch: {}\nglobal_batch: {}\nsequence: {}\n",
+                  p.sequence_parallel, static_cast<int>(p.zero), p.micro_batch, p.global_batch, p.sequence);
   text += fmt::format("recompute: {}\nschedule: {}\nprecision: {}\nbucket: {} B\norder: {}\n",
                       kRecomputeNames[static_cast<std::size_t>(p.recompute)],
-                      kScheduleNames[static_cast<std::size_t>(p.schedule)], name(p.precision), p.bucket.value(),
-                      kAxisOrderNames[static_cast<std::size_t>(p.order)]);
+                      kScheduleNames[static_cast<std::size_t>(p.schedule)], name(p.precision),
+                      p.bucket.value(), kAxisOrderNames[static_cast<std::size_t>(p.order)]);
   text += "stages:  # in model order; stage i runs on pipeline rank i % pp\n";
   for (const Stage& stage : p.stages)
     text += fmt::format("  - {{first: {}, layers: {}{}{}}}\n", stage.first_layer, stage.layers,

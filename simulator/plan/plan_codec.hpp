@@ -20,7 +20,8 @@ struct PlanDocument {
 /// plan.yaml. Runtime options are written where they differ from their framework's profile.
 [[nodiscard]] std::string plan_to_yaml(const PlanDocument& document);
 
-/// Strict: unknown keys, missing units and numbers out of range are ConfigErrors. Legality is not checked here.
+/// Strict: unknown keys, missing units and numbers out of range are ConfigErrors. Legality is not checked
+/// here.
 [[nodiscard]] PlanDocument plan_from(const Value& document);
 [[nodiscard]] PlanDocument read_plan(const std::filesystem::path& file);
 

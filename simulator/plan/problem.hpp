@@ -18,15 +18,16 @@ struct Problem {
   std::int64_t global_batch = 0;  // samples of an optimizer step
   Precision precision = Precision::bf16;
   RuntimeOptions runtime;
-  int max_tp = 0;                 // 0: the NVLink domain
-  bool causal_flops = false;      // MFU counts half of the attention square
+  int max_tp = 0;             // 0: the NVLink domain
+  bool causal_flops = false;  // MFU counts half of the attention square
 };
 
-/// Every rule of `plan` that the problem breaks, with the numbers and the nearest legal values; empty when legal.
-/// Memory is not checked here (Rule::memory comes from a MemoryReport).
+/// Every rule of `plan` that the problem breaks, with the numbers and the nearest legal values; empty when
+/// legal. Memory is not checked here (Rule::memory comes from a MemoryReport).
 [[nodiscard]] std::vector<Violation> violations(const Problem& problem, const ParallelPlan& plan);
 
-/// Tensor-parallel degrees up to `limit` that are legal for the model, and for each other degree the reason why not.
+/// Tensor-parallel degrees up to `limit` that are legal for the model, and for each other degree the reason
+/// why not.
 struct TpDegree {
   int tp = 1;
   std::string reason;  // empty: legal
@@ -34,7 +35,8 @@ struct TpDegree {
 };
 [[nodiscard]] std::vector<TpDegree> tp_degrees(const ModelSpec& model, int limit);
 
-/// Rows of the vocabulary after padding so that every tensor rank holds the same multiple of 128 rows (Megatron-LM).
+/// Rows of the vocabulary after padding so that every tensor rank holds the same multiple of 128 rows
+/// (Megatron-LM).
 [[nodiscard]] std::int64_t padded_vocabulary(std::int64_t vocabulary, int tp);
 
 }  // namespace tpplan

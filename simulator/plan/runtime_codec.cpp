@@ -76,8 +76,12 @@ class Writing {
   void operator()(const char* key, bool value) const { lines_.emplace_back(key, value ? "true" : "false"); }
   void operator()(const char* key, double value) const { lines_.emplace_back(key, fmt::format("{}", value)); }
   void operator()(const char* key, int value) const { lines_.emplace_back(key, fmt::format("{}", value)); }
-  void operator()(const char* key, Seconds value) const { lines_.emplace_back(key, fmt::format("{} s", value.value())); }
-  void operator()(const char* key, Bytes value) const { lines_.emplace_back(key, fmt::format("{} B", value.value())); }
+  void operator()(const char* key, Seconds value) const {
+    lines_.emplace_back(key, fmt::format("{} s", value.value()));
+  }
+  void operator()(const char* key, Bytes value) const {
+    lines_.emplace_back(key, fmt::format("{} B", value.value()));
+  }
 
  private:
   std::vector<std::pair<std::string, std::string>>& lines_;
@@ -105,7 +109,8 @@ std::string runtime_to_yaml(const RuntimeOptions& options, int indent) {
   visit_options(profile, Writing(defaults));
   std::string text = fmt::format("{:{}}framework: {}\n", "", indent, options.framework);
   for (std::size_t i = 0; i < ours.size(); ++i)
-    if (ours[i] != defaults[i]) text += fmt::format("{:{}}{}: {}\n", "", indent, ours[i].first, ours[i].second);
+    if (ours[i] != defaults[i])
+      text += fmt::format("{:{}}{}: {}\n", "", indent, ours[i].first, ours[i].second);
   return text;
 }
 

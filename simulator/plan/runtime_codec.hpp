@@ -7,7 +7,8 @@
 
 namespace tpplan {
 
-/// A `runtime:` map: `framework` names a profile, the other keys replace single options of it. Throws ConfigError.
+/// A `runtime:` map: `framework` names a profile, the other keys replace single options of it. Throws
+/// ConfigError.
 [[nodiscard]] RuntimeOptions runtime_from(const Value& value);
 
 /// The map of `options` as indented lines below "runtime:", only what differs from the framework's profile.

@@ -7,8 +7,9 @@
 namespace tpplan {
 namespace {
 
-/// Megatron-LM of 2021 (Narayanan et al., arXiv 2104.04473): JIT-fused bias-GELU and bias-dropout-add, fused scale-mask-softmax,
-/// no sequence parallelism, every collective waits, gradients reduced after the last backward.
+/// Megatron-LM of 2021 (Narayanan et al., arXiv 2104.04473): JIT-fused bias-GELU and bias-dropout-add, fused
+/// scale-mask-softmax, no sequence parallelism, every collective waits, gradients reduced after the last
+/// backward.
 RuntimeOptions megatron_2021() {
   RuntimeOptions o;
   o.framework = "megatron-lm-2021";
@@ -28,8 +29,8 @@ RuntimeOptions megatron_2021() {
   return o;
 }
 
-/// Megatron-LM of 2022 (Korthikanti et al., arXiv 2205.05198): fp32 main gradients, backward collective behind the
-/// weight-gradient product.
+/// Megatron-LM of 2022 (Korthikanti et al., arXiv 2205.05198): fp32 main gradients, backward collective
+/// behind the weight-gradient product.
 RuntimeOptions megatron_2022() {
   RuntimeOptions o = megatron_2021();
   o.framework = "megatron-lm-2022";
@@ -62,8 +63,8 @@ RuntimeOptions megatron_like() {
   return o;
 }
 
-/// DeepSpeed's ZeRO-3 as measured in arXiv 2104.04473: parameters gathered one tensor at a time (each weight and bias of a
-/// layer: twelve, the four matrices carry the bytes), not overlapped.
+/// DeepSpeed's ZeRO-3 as measured in arXiv 2104.04473: parameters gathered one tensor at a time (each weight
+/// and bias of a layer: twelve, the four matrices carry the bytes), not overlapped.
 RuntimeOptions deepspeed_2021() {
   RuntimeOptions o = megatron_2021();
   o.framework = "deepspeed-2021";
@@ -80,7 +81,8 @@ RuntimeOptions megatron_core() {
   return o;
 }
 
-/// NeMo's recipes for DGX Cloud: user-buffer overlap, distributed optimizer with overlapped reduction and gather.
+/// NeMo's recipes for DGX Cloud: user-buffer overlap, distributed optimizer with overlapped reduction and
+/// gather.
 RuntimeOptions nemo() {
   RuntimeOptions o = megatron_core();
   o.framework = "nemo";
@@ -139,11 +141,18 @@ RuntimeOptions maxtext() {
 using Factory = RuntimeOptions (*)();
 
 const std::map<std::string, Factory, std::less<>>& profiles() {
-  static const std::map<std::string, Factory, std::less<>> table{
-      {"composer-fsdp", composer_fsdp},       {"deepspeed-2021", deepspeed_2021},     {"maxtext-or-paxml", maxtext},
-      {"megatron-bridge", megatron_bridge},   {"megatron-core", megatron_core},       {"megatron-core-0.14", megatron_core},
-      {"megatron-deepspeed", megatron_deepspeed}, {"megatron-like", megatron_like}, {"megatron-lm-2021", megatron_2021},
-      {"megatron-lm-2022", megatron_2022},    {"nemo", nemo},                         {"torchtitan", torchtitan}};
+  static const std::map<std::string, Factory, std::less<>> table{{"composer-fsdp", composer_fsdp},
+                                                                 {"deepspeed-2021", deepspeed_2021},
+                                                                 {"maxtext-or-paxml", maxtext},
+                                                                 {"megatron-bridge", megatron_bridge},
+                                                                 {"megatron-core", megatron_core},
+                                                                 {"megatron-core-0.14", megatron_core},
+                                                                 {"megatron-deepspeed", megatron_deepspeed},
+                                                                 {"megatron-like", megatron_like},
+                                                                 {"megatron-lm-2021", megatron_2021},
+                                                                 {"megatron-lm-2022", megatron_2022},
+                                                                 {"nemo", nemo},
+                                                                 {"torchtitan", torchtitan}};
   return table;
 }
 

@@ -9,8 +9,8 @@
 
 namespace tpplan {
 
-/// The documented defaults of a training framework of a certain date, by name ("megatron-core", "torchtitan", ...).
-/// Nothing for an unknown name.
+/// The documented defaults of a training framework of a certain date, by name ("megatron-core", "torchtitan",
+/// ...). Nothing for an unknown name.
 [[nodiscard]] std::optional<RuntimeOptions> runtime_profile(std::string_view name);
 
 /// All names that runtime_profile knows, sorted.

@@ -1,8 +1,7 @@
 #include "simulator/plan/schedule.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <map>
 #include <stdexcept>
 #include <tuple>
@@ -17,10 +16,11 @@ std::vector<ScheduledOp> gpipe(int microbatches) {
   return ops;
 }
 
-/// `warm_up` forwards, then one forward and one backward in turn, then the backwards that are left. `forward` and `backward`
-/// give the k-th op of each kind.
+/// `warm_up` forwards, then one forward and one backward in turn, then the backwards that are left. `forward`
+/// and `backward` give the k-th op of each kind.
 template <class Forward, class Backward>
-std::vector<ScheduledOp> one_forward_one_backward(int total, int warm_up, Forward forward, Backward backward) {
+std::vector<ScheduledOp> one_forward_one_backward(int total, int warm_up, Forward forward,
+                                                  Backward backward) {
   std::vector<ScheduledOp> ops;
   ops.reserve(static_cast<std::size_t>(2 * total));
   const int ahead = std::min(warm_up, total);
@@ -37,20 +37,29 @@ std::vector<ScheduledOp> rank_ops(ScheduleKind kind, int rank, int ranks, int ch
   if (kind == ScheduleKind::gpipe) return gpipe(microbatches);
   if (kind == ScheduleKind::one_f_one_b)
     return one_forward_one_backward(
-        microbatches, ranks - rank - 1, [](int k) { return ScheduledOp{Pass::forward, 0, k}; },
-        [](int k) { return ScheduledOp{Pass::backward, 0, k}; });
+        microbatches, ranks - rank - 1,
+        [](int k) {
+          return ScheduledOp{Pass::forward, 0, k};
+        },
+        [](int k) {
+          return ScheduledOp{Pass::backward, 0, k};
+        });
   // Groups of `ranks` micro-batches pass through all chunks before the next group starts.
   const auto microbatch = [=](int k) { return k / (ranks * chunks) * ranks + k % ranks; };
   const auto chunk = [=](int k) { return k / ranks % chunks; };
   return one_forward_one_backward(
       microbatches * chunks, (ranks - rank - 1) * 2 + (chunks - 1) * ranks,
-      [=](int k) { return ScheduledOp{Pass::forward, chunk(k), microbatch(k)}; },
-      [=](int k) { return ScheduledOp{Pass::backward, chunks - 1 - chunk(k), microbatch(k)}; });
+      [=](int k) {
+        return ScheduledOp{Pass::forward, chunk(k), microbatch(k)};
+      },
+      [=](int k) {
+        return ScheduledOp{Pass::backward, chunks - 1 - chunk(k), microbatch(k)};
+      });
 }
 
 std::string name_of(int rank, const ScheduledOp& op) {
-  return fmt::format("{} of micro-batch {}, chunk {} on rank {}", op.pass == Pass::forward ? "forward" : "backward",
-                     op.microbatch, op.chunk, rank);
+  return fmt::format("{} of micro-batch {}, chunk {} on rank {}",
+                     op.pass == Pass::forward ? "forward" : "backward", op.microbatch, op.chunk, rank);
 }
 
 }  // namespace
@@ -61,8 +70,8 @@ Schedule make_schedule(ScheduleKind kind, int ranks, int chunks, int microbatche
   if (kind != ScheduleKind::interleaved && chunks != 1)
     throw std::invalid_argument("only the interleaved schedule runs several chunks on a rank");
   if (kind == ScheduleKind::interleaved && microbatches % ranks != 0)
-    throw std::invalid_argument(fmt::format("interleaved schedule: {} micro-batches are not a multiple of {} ranks",
-                                            microbatches, ranks));
+    throw std::invalid_argument(fmt::format(
+        "interleaved schedule: {} micro-batches are not a multiple of {} ranks", microbatches, ranks));
   Schedule schedule{kind, ranks, chunks, microbatches, {}};
   for (int rank = 0; rank < ranks; ++rank)
     schedule.ops.push_back(rank_ops(kind, rank, ranks, chunks, microbatches));
@@ -81,7 +90,8 @@ class Positions {
             -1) {}
 
   [[nodiscard]] bool inside(const ScheduledOp& op) const {
-    return op.chunk >= 0 && op.chunk < schedule_.chunks && op.microbatch >= 0 && op.microbatch < schedule_.microbatches;
+    return op.chunk >= 0 && op.chunk < schedule_.chunks && op.microbatch >= 0 &&
+           op.microbatch < schedule_.microbatches;
   }
   [[nodiscard]] int& of(int rank, const ScheduledOp& op) {
     const auto index = ((static_cast<std::size_t>(rank) * static_cast<std::size_t>(schedule_.chunks) +
@@ -136,7 +146,8 @@ std::optional<std::string> find_cycle(const Schedule& schedule, Positions& posit
       int& at = next[static_cast<std::size_t>(rank)];
       while (at < static_cast<int>(ops.size())) {
         const auto need = needed(schedule, rank, ops[static_cast<std::size_t>(at)]);
-        if (need && positions.of(need->first, need->second) >= next[static_cast<std::size_t>(need->first)]) break;
+        if (need && positions.of(need->first, need->second) >= next[static_cast<std::size_t>(need->first)])
+          break;
         ++at;
         moved = true;
       }
@@ -156,8 +167,8 @@ std::optional<std::string> find_cycle(const Schedule& schedule, Positions& posit
   return waits;
 }
 
-/// On each channel (from, to, pass) the receiver must ask in the order in which the sender sends: messages of one pass carry
-/// no name.
+/// On each channel (from, to, pass) the receiver must ask in the order in which the sender sends: messages of
+/// one pass carry no name.
 std::optional<std::string> find_crossed_messages(const Schedule& schedule, Positions& positions) {
   std::map<std::tuple<int, int, Pass>, int> last_sent;
   for (int rank = 0; rank < schedule.ranks; ++rank)
@@ -167,7 +178,8 @@ std::optional<std::string> find_crossed_messages(const Schedule& schedule, Posit
       const int sent = positions.of(need->first, need->second);
       const auto [found, first] = last_sent.try_emplace({need->first, rank, op.pass}, sent);
       if (!first && sent < found->second)
-        return fmt::format("{} receives from rank {} out of the order in which it sends", name_of(rank, op), need->first);
+        return fmt::format("{} receives from rank {} out of the order in which it sends", name_of(rank, op),
+                           need->first);
       found->second = sent;
     }
   return std::nullopt;

@@ -30,14 +30,16 @@ double stage_parameters(const Stage& stage, const BlockParameters& blocks, bool 
 
 double rank_parameters(const ParallelPlan& plan, const BlockParameters& blocks, int rank) {
   double parameters = 0;
-  for (std::size_t i = static_cast<std::size_t>(rank); i < plan.stages.size(); i += static_cast<std::size_t>(plan.pp))
+  for (std::size_t i = static_cast<std::size_t>(rank); i < plan.stages.size();
+       i += static_cast<std::size_t>(plan.pp))
     parameters += stage_parameters(plan.stages[i], blocks, plan.pp > 1);
   return parameters;
 }
 
 int rank_layers(const ParallelPlan& plan, int rank) {
   int layers = 0;
-  for (std::size_t i = static_cast<std::size_t>(rank); i < plan.stages.size(); i += static_cast<std::size_t>(plan.pp))
+  for (std::size_t i = static_cast<std::size_t>(rank); i < plan.stages.size();
+       i += static_cast<std::size_t>(plan.pp))
     layers += plan.stages[i].layers;
   return layers;
 }

@@ -7,7 +7,8 @@
 
 namespace tpplan {
 
-/// Parameters that one tensor-parallel rank holds of each building block, padding and replicated KV heads included.
+/// Parameters that one tensor-parallel rank holds of each building block, padding and replicated KV heads
+/// included.
 struct BlockParameters {
   double layer = 0;
   double embedding = 0;  // token rows and positions

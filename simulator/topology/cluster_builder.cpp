@@ -1,8 +1,7 @@
 #include "simulator/topology/cluster_builder.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 
 namespace tpplan {
 
@@ -16,12 +15,16 @@ Topology make_cluster(const DeviceSpec& device, int gpus, int gpus_per_machine, 
   const NodeVertex nvswitch = boost::add_vertex(Vertex{VertexKind::nvswitch, 0, "nvs0"}, topology.node);
   const NodeVertex root = boost::add_vertex(Vertex{VertexKind::cpu, 0, "cpu0"}, topology.node);
   for (int i = 0; i < count; ++i) {
-    const NodeVertex gpu = boost::add_vertex(Vertex{VertexKind::gpu, i, fmt::format("gpu{}", i)}, topology.node);
-    const NodeVertex card = boost::add_vertex(Vertex{VertexKind::nic, i, fmt::format("nic{}", i)}, topology.node);
-    const NodeVertex pci = boost::add_vertex(Vertex{VertexKind::pci, i, fmt::format("pci{}", i)}, topology.node);
+    const NodeVertex gpu =
+        boost::add_vertex(Vertex{VertexKind::gpu, i, fmt::format("gpu{}", i)}, topology.node);
+    const NodeVertex card =
+        boost::add_vertex(Vertex{VertexKind::nic, i, fmt::format("nic{}", i)}, topology.node);
+    const NodeVertex pci =
+        boost::add_vertex(Vertex{VertexKind::pci, i, fmt::format("pci{}", i)}, topology.node);
     if (device.nvlink_bandwidth.value() > 0)
       boost::add_edge(gpu, nvswitch,
-                      Link{LinkKind::nvlink, device.nvlink_bandwidth, device.nvlink_efficiency, device.nvlink_latency, "NVLink"},
+                      Link{LinkKind::nvlink, device.nvlink_bandwidth, device.nvlink_efficiency,
+                           device.nvlink_latency, "NVLink"},
                       topology.node);
     const Link pcie{LinkKind::pcie, std::max(nic, gigabytes_per_second(25)), 1, microseconds(5), "PCIe"};
     boost::add_edge(gpu, pci, pcie, topology.node);

@@ -16,7 +16,8 @@ void read_rates(const Value& value, std::array<FlopsPerSecond, 6>& rates) {
 void read_attention(const Value& value, DeviceSpec& device) {
   MapReader map = value.map();
   for (std::size_t i = 0; i < device.attention.size(); ++i)
-    if (const auto rate = map.optional("flash" + std::to_string(i + 1))) device.attention[i] = rate->flops_rate();
+    if (const auto rate = map.optional("flash" + std::to_string(i + 1)))
+      device.attention[i] = rate->flops_rate();
   map.finish();
 }
 

@@ -1,9 +1,8 @@
 #include "simulator/topology/rings.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 
 namespace tpplan {
 namespace {
@@ -15,9 +14,12 @@ constexpr int kSearchSteps = 200'000;
 using Lanes = std::vector<std::vector<int>>;
 using Cycle = std::vector<int>;
 
-int& lane(Lanes& lanes, int a, int b) { return lanes[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)]; }
+int& lane(Lanes& lanes, int a, int b) {
+  return lanes[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)];
+}
 
-/// Every cycle through all of `group` over free lanes, each undirected cycle once. Two GPUs make a cycle of one lane.
+/// Every cycle through all of `group` over free lanes, each undirected cycle once. Two GPUs make a cycle of
+/// one lane.
 std::vector<Cycle> cycles_of(Lanes& lanes, const std::vector<int>& group) {
   std::vector<Cycle> cycles;
   Cycle order = group;
@@ -25,13 +27,15 @@ std::vector<Cycle> cycles_of(Lanes& lanes, const std::vector<int>& group) {
   do {
     if (order.size() > 2 && order[1] > order.back()) continue;  // the same cycle backwards
     bool free = true;
-    for (std::size_t i = 0; i < order.size() && free; ++i) free = lane(lanes, order[i], order[(i + 1) % order.size()]) > 0;
+    for (std::size_t i = 0; i < order.size() && free; ++i)
+      free = lane(lanes, order[i], order[(i + 1) % order.size()]) > 0;
     if (free) cycles.push_back(order);
   } while (std::next_permutation(order.begin() + 1, order.end()));
   return cycles;
 }
 
-/// Packs as many cycles as the lanes allow: depth-first over combinations, until no more is possible or the budget is spent.
+/// Packs as many cycles as the lanes allow: depth-first over combinations, until no more is possible or the
+/// budget is spent.
 class Packing {
  public:
   Packing(Lanes lanes, std::vector<Cycle> cycles, std::size_t bound)
@@ -59,7 +63,8 @@ class Packing {
   }
   void extend(std::size_t from) {
     if (chosen_.size() > best_.size()) best_ = chosen_;
-    for (std::size_t i = from; i < cycles_.size() && best_.size() < bound_ && steps_ < kSearchSteps; ++i, ++steps_) {
+    for (std::size_t i = from; i < cycles_.size() && best_.size() < bound_ && steps_ < kSearchSteps;
+         ++i, ++steps_) {
       if (!fits(cycles_[i])) continue;
       take(lanes_, cycles_[i], 1);
       chosen_.push_back(i);
@@ -78,7 +83,8 @@ class Packing {
 
 }  // namespace
 
-std::optional<RingBandwidth> mesh_bandwidth(const Topology& topology, const std::vector<std::vector<int>>& groups) {
+std::optional<RingBandwidth> mesh_bandwidth(const Topology& topology,
+                                            const std::vector<std::vector<int>>& groups) {
   const NodeGraph& graph = topology.node;
   double narrowest = 0;
   double efficiency = 1;
@@ -111,7 +117,8 @@ std::optional<RingBandwidth> mesh_bandwidth(const Topology& topology, const std:
       lanes_of_poorest = std::min(lanes_of_poorest, total);
     }
     const int directions = group.size() == 2 ? 1 : 2;
-    const Packing packing(lanes, cycles_of(lanes, group), static_cast<std::size_t>(lanes_of_poorest / directions));
+    const Packing packing(lanes, cycles_of(lanes, group),
+                          static_cast<std::size_t>(lanes_of_poorest / directions));
     for (const std::size_t chosen : packing.best()) Packing::take(lanes, packing.cycles()[chosen], 1);
     const int rings = static_cast<int>(packing.best().size()) * directions;
     fewest = std::min(fewest, rings);

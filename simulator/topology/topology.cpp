@@ -1,8 +1,7 @@
 #include "simulator/topology/topology.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <limits>
 #include <map>
 #include <queue>
@@ -19,8 +18,8 @@ using Flows = std::map<std::pair<NodeVertex, NodeVertex>, double>;
 void add_route(const Topology& topology, NodeVertex from, NodeVertex to, Flows& flows) {
   NodeVertex at = from;
   for (const NodeEdge& edge : route(topology, from, to)) {
-    const NodeVertex next =
-        boost::source(edge, topology.node) == at ? boost::target(edge, topology.node) : boost::source(edge, topology.node);
+    const NodeVertex next = boost::source(edge, topology.node) == at ? boost::target(edge, topology.node)
+                                                                     : boost::source(edge, topology.node);
     flows[{at, next}] += 1;
     at = next;
   }
@@ -94,7 +93,8 @@ void fill_local(const Topology& topology, GroupPath& path, int stride) {
   path.bottleneck = worst.words;
 }
 
-/// Flow of a group of `local` ranks in a node, in or out of it, when every GPU of the node takes part in such a group.
+/// Flow of a group of `local` ranks in a node, in or out of it, when every GPU of the node takes part in such
+/// a group.
 void fill_network(const Topology& topology, GroupPath& path, int span_nodes) {
   const Fabric& fabric = topology.fabric;
   Flows flows;
@@ -152,7 +152,8 @@ std::vector<int> nearest_nics(const Topology& topology) {
     std::pair<std::size_t, int> best_key{};
     for (std::size_t nic = 0; nic < topology.nic_vertices.size(); ++nic) {
       const std::size_t hops = route(topology, gpu, topology.nic_vertices[nic]).size();
-      if (hops == 0) throw std::invalid_argument(fmt::format("{} does not reach any NIC", topology.node[gpu].name));
+      if (hops == 0)
+        throw std::invalid_argument(fmt::format("{} does not reach any NIC", topology.node[gpu].name));
       const std::pair key{hops, taken[nic]};
       if (best < 0 || key < best_key) best = static_cast<int>(nic), best_key = key;
     }
@@ -165,8 +166,8 @@ std::vector<int> nearest_nics(const Topology& topology) {
 }  // namespace
 
 std::vector<NodeEdge> route(const Topology& topology, NodeVertex from, NodeVertex to) {
-  // Breadth first by hops; among equally short routes the widest narrowest link wins. CPUs, NICs and switches forward,
-  // other GPUs do so only over NVLink.
+  // Breadth first by hops; among equally short routes the widest narrowest link wins. CPUs, NICs and switches
+  // forward, other GPUs do so only over NVLink.
   const NodeGraph& graph = topology.node;
   const std::size_t count = boost::num_vertices(graph);
   std::vector<int> hops(count, -1);
@@ -210,7 +211,9 @@ void complete(Topology& topology) {
     if (topology.node[vertex].kind == VertexKind::gpu) topology.gpu_vertices.push_back(vertex);
     if (topology.node[vertex].kind == VertexKind::nic) topology.nic_vertices.push_back(vertex);
   }
-  const auto by_index = [&](NodeVertex a, NodeVertex b) { return topology.node[a].index < topology.node[b].index; };
+  const auto by_index = [&](NodeVertex a, NodeVertex b) {
+    return topology.node[a].index < topology.node[b].index;
+  };
   std::sort(topology.gpu_vertices.begin(), topology.gpu_vertices.end(), by_index);
   std::sort(topology.nic_vertices.begin(), topology.nic_vertices.end(), by_index);
   if (topology.gpu_vertices.empty()) throw std::invalid_argument("a node needs at least one GPU");

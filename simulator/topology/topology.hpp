@@ -18,28 +18,30 @@ enum class AttentionKernel { torch, fused_softmax, flash1, flash2, flash3 };
 inline constexpr std::array<std::string_view, 5> kVertexKindNames{"gpu", "nvswitch", "pci", "cpu", "nic"};
 inline constexpr std::array<std::string_view, 4> kLinkKindNames{"nvlink", "pcie", "inter-cpu", "network"};
 inline constexpr std::array<std::string_view, 3> kFabricKindNames{"none", "rail-optimised", "fat-tree"};
-inline constexpr std::array<std::string_view, 5> kAttentionKernelNames{"torch", "fused_softmax", "flash1", "flash2",
-                                                                       "flash3"};
+inline constexpr std::array<std::string_view, 5> kAttentionKernelNames{"torch", "fused_softmax", "flash1",
+                                                                       "flash2", "flash3"};
 
 /// An accelerator. Every number is the device's own; sources stand in its file under topologies/devices.
 struct DeviceSpec {
   std::string name;
   std::string source;
-  Bytes memory;                         // what the driver reports as total
-  BytesPerSecond memory_bandwidth;      // datasheet
-  double memory_efficiency = 0.88;      // share that streaming kernels reach
-  int multiprocessors = 0;              // SMs; CPU: cores
-  std::array<FlopsPerSecond, 6> peak{};       // datasheet, dense, by Precision; 0: the device has no such unit
-  std::array<FlopsPerSecond, 6> sustained{};  // of large matrix products, power and clocks included; 0: as peak x 0.75
-  std::array<FlopsPerSecond, 3> attention{};  // fused attention forward: flash1, flash2, flash3 class; 0: not available
-  bool in_switch_reduction = false;           // NVLink SHARP: NVSwitch of the third generation and later
-  Seconds kernel_floor = microseconds(4);     // shortest kernel, back to back
-  Bytes context = mebibytes(600);             // driver context and libraries' workspaces that the allocator never sees
+  Bytes memory;                          // what the driver reports as total
+  BytesPerSecond memory_bandwidth;       // datasheet
+  double memory_efficiency = 0.88;       // share that streaming kernels reach
+  int multiprocessors = 0;               // SMs; CPU: cores
+  std::array<FlopsPerSecond, 6> peak{};  // datasheet, dense, by Precision; 0: the device has no such unit
+  std::array<FlopsPerSecond, 6>
+      sustained{};  // of large matrix products, power and clocks included; 0: as peak x 0.75
+  std::array<FlopsPerSecond, 3>
+      attention{};  // fused attention forward: flash1, flash2, flash3 class; 0: not available
+  bool in_switch_reduction = false;        // NVLink SHARP: NVSwitch of the third generation and later
+  Seconds kernel_floor = microseconds(4);  // shortest kernel, back to back
+  Bytes context = mebibytes(600);  // driver context and libraries' workspaces that the allocator never sees
 
   // Its NVLinks together, for clusters that are known by figures only (make_cluster); 0: none
-  BytesPerSecond nvlink_bandwidth;            // one direction
+  BytesPerSecond nvlink_bandwidth;  // one direction
   double nvlink_efficiency = 0.78;
-  Seconds nvlink_latency = microseconds(4.5); // of one step of a ring
+  Seconds nvlink_latency = microseconds(4.5);  // of one step of a ring
 
   [[nodiscard]] FlopsPerSecond peak_rate(Precision p) const { return peak[static_cast<std::size_t>(p)]; }
   [[nodiscard]] FlopsPerSecond sustained_rate(Precision p) const {
@@ -72,11 +74,11 @@ using NodeEdge = boost::graph_traits<NodeGraph>::edge_descriptor;
 /// What joins the nodes.
 struct Fabric {
   FabricKind kind = FabricKind::none;
-  BytesPerSecond nic_bandwidth;   // line rate of one NIC, one direction
-  double efficiency = 0.75;       // share that collectives reach of the line rate
+  BytesPerSecond nic_bandwidth;        // line rate of one NIC, one direction
+  double efficiency = 0.75;            // share that collectives reach of the line rate
   Seconds latency = microseconds(14);  // added by one step of a ring over the network
-  double oversubscription = 1;    // bandwidth below a leaf switch / bandwidth above it
-  int nodes_per_leaf = 0;         // nodes under one leaf (or rail group); 0: all
+  double oversubscription = 1;         // bandwidth below a leaf switch / bandwidth above it
+  int nodes_per_leaf = 0;              // nodes under one leaf (or rail group); 0: all
 };
 
 /// The size of a group and how its ranks lie: rank i of the group is base + i * stride in the global order.
@@ -89,15 +91,16 @@ struct GroupShape {
 /// What a collective over one group sees when all groups of the same shape run at the same time.
 struct GroupPath {
   int size = 1;
-  int local = 1;  // ranks of the group in one NVLink domain / node
-  int nodes = 1;  // size / local
-  BytesPerSecond local_bandwidth;    // busbw that `local` ranks reach among themselves, efficiency included
-  Seconds local_latency;             // of one ring step inside the node
+  int local = 1;                   // ranks of the group in one NVLink domain / node
+  int nodes = 1;                   // size / local
+  BytesPerSecond local_bandwidth;  // busbw that `local` ranks reach among themselves, efficiency included
+  Seconds local_latency;           // of one ring step inside the node
   LinkKind local_kind = LinkKind::nvlink;
-  bool switched = false;             // the local ranks hang on an NVSwitch (NVLS and the like are possible)
-  BytesPerSecond network_bandwidth;  // of the group's flow in or out of one node, sharing and oversubscription included
+  bool switched = false;  // the local ranks hang on an NVSwitch (NVLS and the like are possible)
+  BytesPerSecond
+      network_bandwidth;  // of the group's flow in or out of one node, sharing and oversubscription included
   Seconds network_latency;
-  std::string bottleneck;            // the link that limits it, in words: "NVLink 300 GB/s", "NIC 25 GB/s shared by 2"
+  std::string bottleneck;  // the link that limits it, in words: "NVLink 300 GB/s", "NIC 25 GB/s shared by 2"
 };
 
 /// A homogeneous cluster: one node as a graph, repeated, and the fabric between.
@@ -109,33 +112,36 @@ struct Topology {
   Fabric fabric;
   std::vector<NodeVertex> gpu_vertices;  // by GPU index in the node
   std::vector<NodeVertex> nic_vertices;
-  std::vector<int> nic_of_gpu;           // the nearest NIC of each GPU; -1 without NICs
-  int gpus_per_node = 0;   // GPUs in the node graph (one NVLink rack counts as one node)
-  int nvlink_domain = 1;   // GPUs joined by NVLink, counted from GPU 0; 1 without NVLink
+  std::vector<int> nic_of_gpu;  // the nearest NIC of each GPU; -1 without NICs
+  int gpus_per_node = 0;        // GPUs in the node graph (one NVLink rack counts as one node)
+  int nvlink_domain = 1;        // GPUs joined by NVLink, counted from GPU 0; 1 without NVLink
   int nics_per_node = 0;
-  int gpus = 0;            // of the whole cluster
-  int used_per_node = 0;   // GPUs used of each node: gpus / nodes()
+  int gpus = 0;           // of the whole cluster
+  int used_per_node = 0;  // GPUs used of each node: gpus / nodes()
 
   [[nodiscard]] int nodes() const { return gpus / used_per_node; }
 };
 
-/// Fills what follows from the node graph and the device: vertex tables, counts, NVLink domain, nearest NICs. Called by every
-/// maker of a topology. Throws std::invalid_argument when a GPU cannot reach the others or, with a fabric, a NIC.
+/// Fills what follows from the node graph and the device: vertex tables, counts, NVLink domain, nearest NICs.
+/// Called by every maker of a topology. Throws std::invalid_argument when a GPU cannot reach the others or,
+/// with a fabric, a NIC.
 void complete(Topology& topology);
 
-/// The route between two vertices of the node: the fewest links, among those the widest. Empty when from == to.
+/// The route between two vertices of the node: the fewest links, among those the widest. Empty when from ==
+/// to.
 [[nodiscard]] std::vector<NodeEdge> route(const Topology& topology, NodeVertex from, NodeVertex to);
 
 /// The cluster cut to `gpus` devices: fewer than a node, or evenly over the fewest nodes that hold them.
 /// Throws std::invalid_argument when gpus < 1.
 [[nodiscard]] Topology with_gpus(Topology topology, int gpus);
 
-/// Bandwidth and latency of a group when all groups of this shape communicate at once. Routes are the widest shortest
-/// paths in the node graph; flows of concurrent groups add up on shared links and NICs. 1 <= size * stride <= gpus.
+/// Bandwidth and latency of a group when all groups of this shape communicate at once. Routes are the widest
+/// shortest paths in the node graph; flows of concurrent groups add up on shared links and NICs. 1 <= size *
+/// stride <= gpus.
 [[nodiscard]] GroupPath group_path(const Topology& topology, GroupShape shape);
 
-/// One transfer from each rank of [from, from + count) to its counterpart in [to, to + count), all at the same time:
-/// what pipeline stages do. `size` is 2 in the result.
+/// One transfer from each rank of [from, from + count) to its counterpart in [to, to + count), all at the
+/// same time: what pipeline stages do. `size` is 2 in the result.
 [[nodiscard]] GroupPath pair_path(const Topology& topology, int from, int to, int count);
 
 }  // namespace tpplan

@@ -1,8 +1,7 @@
 #include "simulator/topology/topology_reader.hpp"
 
-#include <fmt/format.h>
-
 #include <charconv>
+#include <fmt/format.h>
 #include <map>
 #include <stdexcept>
 
@@ -16,7 +15,8 @@ constexpr int kMostVertices = 1024;
 using Named = std::map<std::pair<VertexKind, int>, NodeVertex>;
 
 /// "gpu[0-7]" or "cpu0": the vertices it names, in order.
-std::vector<NodeVertex> vertices_of(const Value& value, const Named& known, const std::map<VertexKind, int>& counts) {
+std::vector<NodeVertex> vertices_of(const Value& value, const Named& known,
+                                    const std::map<VertexKind, int>& counts) {
   const std::string text = value.text();
   const std::size_t digits = text.find_first_of("0123456789[");
   const std::string kind_name = text.substr(0, digits);
@@ -24,7 +24,8 @@ std::vector<NodeVertex> vertices_of(const Value& value, const Named& known, cons
   for (std::size_t i = 0; i < kVertexKindNames.size(); ++i)
     if (kVertexKindNames[i] == kind_name) kind = i;
   if (kind == kVertexKindNames.size() || digits == std::string::npos)
-    value.fail(fmt::format("'{}' names no vertex; write gpu0, gpu[0-7], nvswitch0, pci[0-3], cpu0 or nic[0-7]", text));
+    value.fail(fmt::format(
+        "'{}' names no vertex; write gpu0, gpu[0-7], nvswitch0, pci[0-3], cpu0 or nic[0-7]", text));
 
   int first = 0, last = 0;
   const auto number = [&](std::size_t& at, int& out) {
@@ -35,7 +36,8 @@ std::vector<NodeVertex> vertices_of(const Value& value, const Named& known, cons
   std::size_t at = digits;
   if (text[at] == '[') {
     number(++at, first);
-    if (at >= text.size() || text[at] != '-') value.fail(fmt::format("'{}' is not a range like {}[0-3]", text, kind_name));
+    if (at >= text.size() || text[at] != '-')
+      value.fail(fmt::format("'{}' is not a range like {}[0-3]", text, kind_name));
     number(++at, last);
     if (at + 1 != text.size() || text[at] != ']')
       value.fail(fmt::format("'{}' is not a range like {}[0-3]", text, kind_name));
@@ -48,7 +50,8 @@ std::vector<NodeVertex> vertices_of(const Value& value, const Named& known, cons
   const auto count = counts.find(vertex_kind);
   const int most = count == counts.end() ? 0 : count->second;
   if (first > last || first < 0 || last >= most)
-    value.fail(fmt::format("'{}' is out of bounds: the node has {} of this kind, counted from 0", text, most));
+    value.fail(
+        fmt::format("'{}' is out of bounds: the node has {} of this kind, counted from 0", text, most));
   std::vector<NodeVertex> vertices;
   for (int i = first; i <= last; ++i) vertices.push_back(known.at({vertex_kind, i}));
   return vertices;
@@ -65,15 +68,17 @@ Link read_link(MapReader& map) {
   return link;
 }
 
-void read_links(const Value& value, Topology& topology, const Named& known, const std::map<VertexKind, int>& counts) {
+void read_links(const Value& value, Topology& topology, const Named& known,
+                const std::map<VertexKind, int>& counts) {
   for (const Value& entry : value.list()) {
     MapReader map = entry.map();
     const Value from_text = map.required("from"), to_text = map.required("to");
     const auto from = vertices_of(from_text, known, counts);
     const auto to = vertices_of(to_text, known, counts);
     if (from.size() % to.size() != 0)
-      to_text.fail(fmt::format("{} vertices cannot be dealt out evenly over {}; make the first a multiple of the second",
-                               from.size(), to.size()));
+      to_text.fail(fmt::format(
+          "{} vertices cannot be dealt out evenly over {}; make the first a multiple of the second",
+          from.size(), to.size()));
     const Link link = read_link(map);
     map.finish();
     const std::size_t block = from.size() / to.size();
@@ -138,7 +143,8 @@ Topology read_topology(const std::filesystem::path& file, const std::filesystem:
     if (!std::filesystem::exists(found)) {
       std::vector<std::string> names;
       if (std::filesystem::is_directory(devices))
-        for (const auto& entry : std::filesystem::directory_iterator(devices)) names.push_back(entry.path().stem().string());
+        for (const auto& entry : std::filesystem::directory_iterator(devices))
+          names.push_back(entry.path().stem().string());
       device.fail(fmt::format("unknown device '{}'{}", device.text(), did_you_mean(device.text(), names)));
     }
     topology.device = read_device(found);
@@ -156,8 +162,9 @@ Topology read_topology(const std::filesystem::path& file, const std::filesystem:
   }
   if (count > 1 && topology.fabric.kind == FabricKind::none)
     nodes->fail("several nodes need a fabric that joins them");
-  return with_gpus(std::move(topology), static_cast<int>(std::min<std::int64_t>(
-                                            static_cast<std::int64_t>(count) * topology.gpus_per_node, 1 << 24)));
+  return with_gpus(std::move(topology),
+                   static_cast<int>(std::min<std::int64_t>(
+                       static_cast<std::int64_t>(count) * topology.gpus_per_node, 1 << 24)));
 }
 
 }  // namespace tpplan

@@ -1,9 +1,8 @@
 #include "simulator/topology/topology_report.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <boost/graph/graphviz.hpp>
+#include <fmt/format.h>
 #include <sstream>
 
 namespace tpplan {
@@ -61,12 +60,14 @@ TopologyReport report_topology(const Topology& topology) {
       if (a == 0) report.routes.push_back(route_words(topology, edges, gpus[a]));
     }
   // The narrowest step of a ring over everything: inside the node, and between nodes when there are several.
-  const GroupPath inside = group_path(with_gpus(topology, topology.gpus_per_node), {topology.gpus_per_node, 1});
+  const GroupPath inside =
+      group_path(with_gpus(topology, topology.gpus_per_node), {topology.gpus_per_node, 1});
   report.weakest = inside.bottleneck.empty() ? "none: one GPU a node" : inside.bottleneck;
   if (topology.nodes() > 1) {
     const GroupPath between = group_path(topology, {topology.nodes(), topology.used_per_node});
     if (inside.local == 1 || between.network_bandwidth < inside.local_bandwidth)
-      report.weakest = fmt::format("{}: {} for each GPU of a node", between.bottleneck, to_string(between.network_bandwidth));
+      report.weakest = fmt::format("{}: {} for each GPU of a node", between.bottleneck,
+                                   to_string(between.network_bandwidth));
   }
   return report;
 }
@@ -81,7 +82,8 @@ std::string to_dot(const Topology& topology) {
                               shapes[static_cast<std::size_t>(topology.node[v].kind)]);
       },
       [&](std::ostream& stream, const NodeEdge& e) {
-        stream << fmt::format("[label=\"{} {}\"]", topology.node[e].label, to_string(topology.node[e].bandwidth));
+        stream << fmt::format("[label=\"{} {}\"]", topology.node[e].label,
+                              to_string(topology.node[e].bandwidth));
       });
   return out.str();
 }

@@ -1,10 +1,9 @@
 #include "simulator/units/units.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <fmt/format.h>
 #include <span>
 #include <stdexcept>
 
@@ -16,14 +15,15 @@ struct Unit {
   double factor;
 };
 
-constexpr std::array kByteUnits{Unit{"B", 1},      Unit{"kB", 1e3},         Unit{"MB", 1e6},
-                                Unit{"GB", 1e9},   Unit{"TB", 1e12},        Unit{"KiB", 1024.},
-                                Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30},   Unit{"TiB", 0x1p40}};
+constexpr std::array kByteUnits{Unit{"B", 1},        Unit{"kB", 1e3},     Unit{"MB", 1e6},
+                                Unit{"GB", 1e9},     Unit{"TB", 1e12},    Unit{"KiB", 1024.},
+                                Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30}, Unit{"TiB", 0x1p40}};
 constexpr std::array kSecondUnits{Unit{"s", 1}, Unit{"ms", 1e-3}, Unit{"us", 1e-6}, Unit{"ns", 1e-9}};
-constexpr std::array kBandwidthUnits{Unit{"B/s", 1},        Unit{"kB/s", 1e3},          Unit{"MB/s", 1e6},
-                                     Unit{"GB/s", 1e9},     Unit{"TB/s", 1e12},         Unit{"GiB/s", 0x1p30},
+constexpr std::array kBandwidthUnits{Unit{"B/s", 1},          Unit{"kB/s", 1e3},      Unit{"MB/s", 1e6},
+                                     Unit{"GB/s", 1e9},       Unit{"TB/s", 1e12},     Unit{"GiB/s", 0x1p30},
                                      Unit{"Mbit/s", 1e6 / 8}, Unit{"Gbit/s", 1e9 / 8}};
-constexpr std::array kFlopsUnits{Unit{"FLOP/s", 1}, Unit{"GFLOP/s", 1e9}, Unit{"TFLOP/s", 1e12}, Unit{"PFLOP/s", 1e15}};
+constexpr std::array kFlopsUnits{Unit{"FLOP/s", 1}, Unit{"GFLOP/s", 1e9}, Unit{"TFLOP/s", 1e12},
+                                 Unit{"PFLOP/s", 1e15}};
 
 double parse(std::string_view text, std::span<const Unit> units, std::string_view example) {
   const auto fail = [&](std::string_view why) {
@@ -64,7 +64,8 @@ FlopsPerSecond parse_flops_rate(std::string_view text) {
 }
 
 std::string to_string(Bytes n) {
-  constexpr std::array units{Unit{"B", 1}, Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30}, Unit{"TiB", 0x1p40}};
+  constexpr std::array units{Unit{"B", 1}, Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30},
+                             Unit{"TiB", 0x1p40}};
   return print(n.value(), units);
 }
 std::string to_string(Seconds t) {
@@ -72,11 +73,13 @@ std::string to_string(Seconds t) {
   return std::abs(t.value()) < 0.5e-9 ? "0 s" : print(t.value(), units);
 }
 std::string to_string(BytesPerSecond rate) {
-  constexpr std::array units{Unit{"B/s", 1}, Unit{"kB/s", 1e3}, Unit{"MB/s", 1e6}, Unit{"GB/s", 1e9}, Unit{"TB/s", 1e12}};
+  constexpr std::array units{Unit{"B/s", 1}, Unit{"kB/s", 1e3}, Unit{"MB/s", 1e6}, Unit{"GB/s", 1e9},
+                             Unit{"TB/s", 1e12}};
   return print(rate.value(), units);
 }
 std::string to_string(FlopsPerSecond rate) {
-  constexpr std::array units{Unit{"FLOP/s", 1}, Unit{"GFLOP/s", 1e9}, Unit{"TFLOP/s", 1e12}, Unit{"PFLOP/s", 1e15}};
+  constexpr std::array units{Unit{"FLOP/s", 1}, Unit{"GFLOP/s", 1e9}, Unit{"TFLOP/s", 1e12},
+                             Unit{"PFLOP/s", 1e15}};
   return print(rate.value(), units);
 }
 std::string count_to_string(double n) {

@@ -63,7 +63,8 @@ constexpr FlopsPerSecond teraflops(double n) { return FlopsPerSecond{n * 1e12}; 
 /// Parse "312 TFLOP/s".
 [[nodiscard]] FlopsPerSecond parse_flops_rate(std::string_view text);
 
-/// Print with three significant digits and the fitting prefix: "74.2 GiB", "1.85 s", "300 GB/s", "312 TFLOP/s".
+/// Print with three significant digits and the fitting prefix: "74.2 GiB", "1.85 s", "300 GB/s", "312
+/// TFLOP/s".
 [[nodiscard]] std::string to_string(Bytes n);
 [[nodiscard]] std::string to_string(Seconds t);
 [[nodiscard]] std::string to_string(BytesPerSecond rate);

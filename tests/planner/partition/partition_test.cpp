@@ -1,9 +1,8 @@
 #include "planner/partition/partition.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
+#include <gtest/gtest.h>
 
 namespace tpplan {
 namespace {
@@ -11,8 +10,9 @@ namespace {
 std::vector<double> loads(const std::vector<Stage>& stages, int pp, EndWeights weights) {
   std::vector<double> work(static_cast<std::size_t>(pp), 0);
   for (std::size_t i = 0; i < stages.size(); ++i)
-    work[i % static_cast<std::size_t>(pp)] +=
-        stages[i].layers + (stages[i].embedding ? weights.embedding : 0) + (stages[i].head ? weights.head : 0);
+    work[i % static_cast<std::size_t>(pp)] += stages[i].layers +
+                                              (stages[i].embedding ? weights.embedding : 0) +
+                                              (stages[i].head ? weights.head : 0);
   return work;
 }
 
@@ -40,7 +40,8 @@ TEST(PartitionLayers, EqualsBruteForceOnEverySmallCase) {
             if (layers < pp * vpp) continue;
             const EndWeights weights{embedding, head};
             const std::vector<double> work = loads(partition_layers(layers, pp, vpp, weights), pp, weights);
-            EXPECT_NEAR(*std::max_element(work.begin(), work.end()), brute_force(layers, pp, vpp, weights), 1e-9)
+            EXPECT_NEAR(*std::max_element(work.begin(), work.end()), brute_force(layers, pp, vpp, weights),
+                        1e-9)
                 << layers << " layers, pp " << pp << ", vpp " << vpp << ", ends " << embedding << " " << head;
           }
 }

@@ -1,6 +1,5 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 
 #include "planner/search/candidates.hpp"
 #include "simulator/cost/analytic_cost_model.hpp"
@@ -91,7 +90,8 @@ TEST(Search, FixedValuesAreObeyed) {
   options.tp = {4};
   options.zero = {ZeroStage::optimizer};
   options.recompute = {Recompute::full};
-  for (const RankedPlan& ranked : search(problem, AnalyticCostModel(problem.topology.device), options).plans) {
+  for (const RankedPlan& ranked :
+       search(problem, AnalyticCostModel(problem.topology.device), options).plans) {
     EXPECT_EQ(ranked.plan.tp, 4);
     EXPECT_EQ(ranked.plan.zero, ZeroStage::optimizer);
     EXPECT_EQ(ranked.plan.recompute, Recompute::full);
@@ -111,7 +111,8 @@ TEST(Search, StopsWhenAskedTo) {
   const Problem problem = small_problem(8, 16, 64);
   std::stop_source source;
   source.request_stop();
-  EXPECT_TRUE(search(problem, AnalyticCostModel(problem.topology.device), {}, source.get_token()).plans.empty());
+  EXPECT_TRUE(
+      search(problem, AnalyticCostModel(problem.topology.device), {}, source.get_token()).plans.empty());
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ TEST(ProductEfficiency, OneWaveOfFullTilesLosesOnlyTheShortK) {
 }
 
 TEST(ProductEfficiency, OneTileMoreThanAWaveNeedsASecondOne) {
-  // 101 tiles of 128x256 on 100 multiprocessors: 1.01 / 2 = 0.505. Smaller tiles: 202 of 128x128 in 3 waves: 0.673 x their
-  // rate; 404 of 64x128 in 5 waves: 0.808 x theirs. The best of the three counts.
+  // 101 tiles of 128x256 on 100 multiprocessors: 1.01 / 2 = 0.505. Smaller tiles: 202 of 128x128 in 3 waves:
+  // 0.673 x their rate; 404 of 64x128 in 5 waves: 0.808 x theirs. The best of the three counts.
   KernelConstants c;
   c.tile_128x128 = 0.9;
   c.tile_64x128 = 0.5;
@@ -61,7 +61,8 @@ TEST(Attention, NewerKernelFallsBackToTheNewestTheDeviceHas) {
   DeviceSpec device = round_device();
   device.attention = {teraflops(50), teraflops(80), FlopsPerSecond{0}};
   const AnalyticCostModel model(device);
-  AttentionShape shape{.samples = 8, .heads = 16, .head_dim = 128, .sequence = 4096, .kernel = AttentionKernel::flash3};
+  AttentionShape shape{
+      .samples = 8, .heads = 16, .head_dim = 128, .sequence = 4096, .kernel = AttentionKernel::flash3};
   const Seconds third = model.attention(shape);
   shape.kernel = AttentionKernel::flash2;
   EXPECT_EQ(third, model.attention(shape));

@@ -14,7 +14,11 @@ using testing::small_problem;
 class CountingModel final : public CostModel {
  public:
   explicit CountingModel(double product, double attention, double streaming, double collective)
-      : CostModel({}), product_(product), attention_(attention), streaming_(streaming), collective_(collective) {}
+      : CostModel({}),
+        product_(product),
+        attention_(attention),
+        streaming_(streaming),
+        collective_(collective) {}
   [[nodiscard]] Seconds product(const ProductShape&) const override { return Seconds{product_}; }
   [[nodiscard]] Seconds attention(const AttentionShape&) const override { return Seconds{attention_}; }
   [[nodiscard]] Seconds streaming(Bytes, double) const override { return Seconds{streaming_}; }
@@ -49,9 +53,11 @@ TEST(LayerCosts, TwoAllReducesEachWayWithTensorParallelism) {
 }
 
 TEST(LayerCosts, SequenceParallelismSplitsThemAndGathersAgainForTheBackward) {
-  // Forward: gather and scatter twice. Backward: gather and scatter twice, and two gathers of inputs for weight gradients.
+  // Forward: gather and scatter twice. Backward: gather and scatter twice, and two gathers of inputs for
+  // weight gradients.
   const CountingModel model(0, 0, 0, 1);
-  const LayerCosts costs = layer_costs(problem_with(TpOverlap::none), model, {.tp = 4, .sequence_parallel = true});
+  const LayerCosts costs =
+      layer_costs(problem_with(TpOverlap::none), model, {.tp = 4, .sequence_parallel = true});
   EXPECT_NEAR(costs.layer.forward.tensor_parallel.value(), 4, 1e-9);
   EXPECT_NEAR(costs.layer.backward.tensor_parallel.value(), 6, 1e-9);
 }
@@ -90,7 +96,8 @@ TEST(LayerCosts, HostFloorsASmallLayer) {
 }
 
 TEST(LayerCosts, IdealPartIsModelFlopsOverThePeak) {
-  // Products: 4 matrices of 12 h^2 parameters, 2 FLOPs per token and parameter; causal attention: 2 s a d per token.
+  // Products: 4 matrices of 12 h^2 parameters, 2 FLOPs per token and parameter; causal attention: 2 s a d per
+  // token.
   const Problem problem = problem_with(TpOverlap::none);
   const LayerCosts costs = layer_costs(problem, AnalyticCostModel(problem.topology.device), {});
   const double flops = 1024.0 * (2 * 12 * 1024.0 * 1024 + 2 * 1024.0 * 1024);
@@ -108,14 +115,16 @@ TEST(PlanCosts, StagesSumToTheModel) {
     forward += costs.stages[i].forward.total().value();
     parameters += costs.parameters[i];
   }
-  const double expected = (blocks.layer.forward * 6).total().value() + blocks.embedding.forward.total().value() +
-                          blocks.head.forward.total().value();
+  const double expected = (blocks.layer.forward * 6).total().value() +
+                          blocks.embedding.forward.total().value() + blocks.head.forward.total().value();
   EXPECT_NEAR(forward, expected, 1e-12);
-  EXPECT_NEAR(parameters, 6 * blocks.parameters.layer + blocks.parameters.embedding + blocks.parameters.head, 1e-3);
+  EXPECT_NEAR(parameters, 6 * blocks.parameters.layer + blocks.parameters.embedding + blocks.parameters.head,
+              1e-3);
 }
 
 TEST(PlanCosts, TensorRanksHoldTheModelBetweenThem) {
-  // Untied, no replicated KV heads, padded vocabulary equal to the vocabulary: norms (and positions) are on every rank.
+  // Untied, no replicated KV heads, padded vocabulary equal to the vocabulary: norms (and positions) are on
+  // every rank.
   const ModelSpec model = testing::small_gpt(1);
   const BlockParameters one = block_parameters(model, 1), four = block_parameters(model, 4);
   const double norms = static_cast<double>(count_parameters(model).norms_per_layer);

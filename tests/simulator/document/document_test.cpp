@@ -1,9 +1,8 @@
 #include "simulator/document/document.hpp"
 
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <fstream>
 
 namespace tpplan {
 namespace {
@@ -34,7 +33,8 @@ TEST(Document, UnknownKeyNamesPlaceAndNearestSpelling) {
 
 TEST(Document, MisspeltRequiredKeyIsNamedRatherThanMissing) {
   MapReader map = parse_document("layrs: 3", "m.yaml").map();
-  EXPECT_THAT(message_of([&] { (void)map.required("layers"); }), HasSubstr("unknown key 'layrs'; did you mean 'layers'?"));
+  EXPECT_THAT(message_of([&] { (void)map.required("layers"); }),
+              HasSubstr("unknown key 'layrs'; did you mean 'layers'?"));
 }
 
 TEST(Document, NumbersOutOfRangeAreRefused) {
@@ -66,7 +66,8 @@ TEST(Document, DuplicateKeysAreRefused) {
 }
 
 TEST(Document, DeepNestingIsRefusedBeforeItIsParsed) {
-  EXPECT_THAT(message_of([] { (void)parse_document(std::string(100000, '['), "d.json"); }), HasSubstr("deeper than 64"));
+  EXPECT_THAT(message_of([] { (void)parse_document(std::string(100000, '['), "d.json"); }),
+              HasSubstr("deeper than 64"));
   std::string block;
   for (int i = 0; i < 100; ++i) block += std::string(static_cast<std::size_t>(i), ' ') + "a:\n";
   EXPECT_THAT(message_of([&] { (void)parse_document(block, "d.yaml"); }), HasSubstr("deeper than 64"));

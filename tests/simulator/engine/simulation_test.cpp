@@ -1,7 +1,6 @@
 #include "simulator/engine/simulation.hpp"
 
 #include <gtest/gtest.h>
-
 #include <set>
 
 #include "simulator/cost/analytic_cost_model.hpp"
@@ -20,7 +19,8 @@ PlanCosts round_costs(const ParallelPlan& plan) {
   costs.layer.passes.backward.ideal = Seconds{2};
   costs.layer.parameters = 1;
   for (const Stage& stage : plan.stages) {
-    costs.stages.push_back({costs.layer.passes.forward * stage.layers, costs.layer.passes.backward * stage.layers});
+    costs.stages.push_back(
+        {costs.layer.passes.forward * stage.layers, costs.layer.passes.backward * stage.layers});
     costs.parameters.push_back(stage.layers);
   }
   costs.ranks.resize(static_cast<std::size_t>(plan.pp));
@@ -58,7 +58,8 @@ TEST(Pipeline, InterleavingDividesTheBubble) {
 TEST(Pipeline, BreakdownAddsUpToTheStep) {
   const Problem problem = small_problem(8, 16, 64);
   const AnalyticCostModel model(problem.topology.device);
-  for (const ZeroStage zero : {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
+  for (const ZeroStage zero :
+       {ZeroStage::none, ZeroStage::optimizer, ZeroStage::gradients, ZeroStage::weights}) {
     ParallelPlan plan = plan_of(problem, 2, 2, 4);
     plan.zero = zero;
     const SimulationReport report = simulate_plan(problem, model, plan);
@@ -68,8 +69,8 @@ TEST(Pipeline, BreakdownAddsUpToTheStep) {
 }
 
 TEST(DataParallel, OverlappedReductionHidesBehindTheBackward) {
-  // One rank, 4 layers, m = 2: 24 s of compute. Four buckets of 0.5 s, ready after 2, 4, 6 and 8 s of the last backward:
-  // only the last is seen.
+  // One rank, 4 layers, m = 2: 24 s of compute. Four buckets of 0.5 s, ready after 2, 4, 6 and 8 s of the
+  // last backward: only the last is seen.
   ParallelPlan plan = pipeline(1, 1, 2, ScheduleKind::one_f_one_b);
   PlanCosts costs = round_costs(plan);
   costs.ranks[0].reduce = Seconds{2};
@@ -90,8 +91,9 @@ TEST(Zero3, GathersAheadHideAndSlowGathersDominate) {
   costs.overlap_slowdown = 0;
   costs.layer.gather = Seconds{0.5};
   costs.layer.reduce = Seconds{0.5};
-  // Fast: 24 s of compute. Gathers run one block ahead, and embedding and head take no time here, so each of the two
-  // micro-batches shows the gather of its first layer, that of the last layer for the backward, and the last reduction.
+  // Fast: 24 s of compute. Gathers run one block ahead, and embedding and head take no time here, so each of
+  // the two micro-batches shows the gather of its first layer, that of the last layer for the backward, and
+  // the last reduction.
   EXPECT_NEAR(simulate_step_time(plan, costs).value(), 24 + 2 * 3 * 0.5, 1e-9);
   // Slow: the stream carries 2 micro-batches x 4 layers x (2 gathers + 1 reduction) x 3 s = 72 s.
   costs.layer.gather = costs.layer.reduce = Seconds{3};
@@ -105,7 +107,8 @@ TEST(StepLowerBound, NeverExceedsTheSimulationAndIsTight) {
   double worst = 1;
   for (const int pp : {1, 2, 4, 8})
     for (const int vpp : {1, 2})
-      for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved})
+      for (const ScheduleKind kind :
+           {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved})
         for (const int zero : {0, 1, 2, 3}) {
           if ((kind == ScheduleKind::interleaved) != (vpp > 1) || (vpp > 1 && pp == 1)) continue;
           ParallelPlan plan = plan_of(problem, 1, pp, 16 / pp);
@@ -114,7 +117,8 @@ TEST(StepLowerBound, NeverExceedsTheSimulationAndIsTight) {
           plan.zero = static_cast<ZeroStage>(zero);
           plan.stages = even_stages(16, pp, vpp);
           const LayerCosts blocks = layer_costs(problem, model, {});
-          const PlanCosts costs = plan_costs(problem, model, plan, blocks, plan_paths(problem.topology, plan));
+          const PlanCosts costs =
+              plan_costs(problem, model, plan, blocks, plan_paths(problem.topology, plan));
           const double bound = step_lower_bound(plan, costs) / simulate_step_time(plan, costs);
           EXPECT_LE(bound, 1 + 1e-12) << "pp " << pp << " vpp " << vpp << " zero " << zero;
           worst = std::min(worst, bound);

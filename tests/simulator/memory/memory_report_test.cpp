@@ -43,7 +43,8 @@ TEST(ActivationMemory, FlashAttentionKeepsNoScores) {
 }
 
 TEST(MemoryReport, MixedPrecisionAdamTakesEighteenBytesAParameter) {
-  // 2 weights + 4 gradient + 12 fp32 master and moments; ZeRO 1, 2, 3 divide them one after another by dp = 8.
+  // 2 weights + 4 gradient + 12 fp32 master and moments; ZeRO 1, 2, 3 divide them one after another by dp
+  // = 8.
   Problem problem = small_problem(4, 8, 64);
   ParallelPlan plan = plan_of(problem, 1, 1, 8);
   const BlockParameters blocks = block_parameters(problem.model, 1);
@@ -81,7 +82,8 @@ TEST(LayersInFlight, ClosedFormEqualsReplayingTheSchedule) {
   for (const int pp : {1, 2, 4})
     for (const int vpp : {1, 2, 3, 4})
       for (const int m : {4, 8, 16})
-        for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
+        for (const ScheduleKind kind :
+             {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
           if ((kind == ScheduleKind::interleaved) != (vpp > 1) || (vpp > 1 && pp == 1)) continue;
           ParallelPlan plan = plan_of(problem, 1, pp, 1);
           plan.vpp = vpp;
@@ -90,7 +92,8 @@ TEST(LayersInFlight, ClosedFormEqualsReplayingTheSchedule) {
           plan.stages = even_stages(48, pp, vpp);
           const std::vector<int> replayed = peak_in_flight(make_schedule(kind, pp, vpp, m));
           for (int rank = 0; rank < pp; ++rank)
-            EXPECT_EQ(layers_in_flight(plan, rank), replayed[static_cast<std::size_t>(rank)] * 48.0 / (pp * vpp))
+            EXPECT_EQ(layers_in_flight(plan, rank),
+                      replayed[static_cast<std::size_t>(rank)] * 48.0 / (pp * vpp))
                 << "pp " << pp << " vpp " << vpp << " m " << m << " rank " << rank;
         }
 }
