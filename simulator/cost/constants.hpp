@@ -55,8 +55,6 @@ struct KernelConstants {
   Seconds collective_base = microseconds(50);  // launch and skew of one collective inside training
   double tree_bandwidth = 0.92;                // of a ring's, NCCL's double binary tree
   double nvls_bandwidth = 1.35;                // all-reduce in the switch over a ring
-  Bytes half_bandwidth_message =
-      Bytes{0};  // message at which a link reaches half its rate, beyond the latency terms
 
   // Overlap
   double user_buffer_exposed = 0.4;  // share of tensor-parallel time that stays visible
