@@ -10,6 +10,9 @@ namespace {
 
 using Violations = std::vector<Violation>;
 
+/// Ten times what any published run has; keeps a step's task graph in memory.
+constexpr std::int64_t kMostMicrobatches = 16'384;
+
 std::vector<std::int64_t> divisors(std::int64_t n) {
   std::vector<std::int64_t> low, high;
   for (std::int64_t d = 1; d * d <= n; ++d)
@@ -121,6 +124,11 @@ void check_batch(const ParallelPlan& plan, Violations& found) {
                                  plan.global_batch, plan.micro_batch, plan.dp),
                      below > 0 ? fmt::format("{}global batch {} or {}", micro, below, below + together)
                                : fmt::format("{}global batch {}", micro, together)});
+  } else if (plan.microbatches() > kMostMicrobatches) {
+    found.push_back({Rule::batch,
+                     fmt::format("{} micro-batches a step are more than the {} that are simulated", plan.microbatches(),
+                                 kMostMicrobatches),
+                     fmt::format("micro-batch {}", plan.micro_batch * (plan.microbatches() / kMostMicrobatches + 1))});
   } else if (plan.schedule == ScheduleKind::interleaved && plan.pp > 1 &&
              plan.microbatches() % plan.pp != 0) {
     found.push_back(
@@ -186,15 +194,15 @@ std::vector<TpDegree> tp_degrees(const ModelSpec& model, int limit) {
 
 std::vector<Violation> violations(const Problem& problem, const ParallelPlan& plan) {
   Violations found;
-  if (static_cast<std::int64_t>(plan.tp) * plan.cp * plan.dp * plan.pp != problem.topology.gpus)
-    found.push_back(
-        {Rule::world_size,
-         fmt::format("tp {} x cp {} x dp {} x pp {} = {}, and the cluster has {} GPUs", plan.tp, plan.cp,
-                     plan.dp, plan.pp, static_cast<std::int64_t>(plan.tp) * plan.cp * plan.dp * plan.pp,
-                     problem.topology.gpus),
-         problem.topology.gpus % (plan.tp * plan.cp * plan.pp) == 0
-             ? fmt::format("dp {}", problem.topology.gpus / (plan.tp * plan.cp * plan.pp))
-             : "degrees whose product is the number of GPUs"});
+  // In double, because degrees of a hand-written plan may be anything.
+  const double others = static_cast<double>(plan.tp) * plan.cp * plan.pp;
+  const double gpus = problem.topology.gpus;
+  if (others * plan.dp != gpus)
+    found.push_back({Rule::world_size,
+                     fmt::format("tp {} x cp {} x dp {} x pp {} = {:.0f}, and the cluster has {} GPUs", plan.tp, plan.cp,
+                                 plan.dp, plan.pp, others * plan.dp, problem.topology.gpus),
+                     std::fmod(gpus, others) == 0 ? fmt::format("dp {:.0f}", gpus / others)
+                                                  : "degrees whose product is the number of GPUs"});
   check_modelled(problem, plan, found);
   check_tensor_parallel(problem, plan, found);
   check_pipeline(problem, plan, found);

@@ -6,11 +6,13 @@ Usage: command_line_test.py PROGRAM SOURCE_DIR
 import json
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
-PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+PROGRAM, SOURCE = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2])
 failures = []
 
 
@@ -122,6 +124,33 @@ def infeasible_and_illegal(folder):
     expect("illegal plan is not explained", run("explain", "p.yaml", cwd=folder), 2, stderr=r"not a legal plan")
 
 
+def extremes(folder):
+    """Numbers at the edge of what is accepted end in an answer, quickly."""
+    for name, arguments in {
+        "16 million GPUs": ["--model", "tiny-gpt2", "--gpus", "16777216"],
+        "a prime number of GPUs": ["--model", "tiny-gpt2", "--gpus", "127"],
+        "a batch of 2^39 samples": ["--model", "tiny-gpt2", "--gpus", "8", "--global-batch", "549755813888 samples"],
+        "one token": ["--model", "gpt10b", "--gpus", "8", "--seq", "1", "--global-batch", "1 samples"],
+        "every framework": ["--model", "tiny-llama", "--gpus", "8", "--framework", "deepspeed-2021"],
+        "tensor parallelism beyond NVLink": ["--model", "tiny-gpt2", "--gpus", "16", "--max-tp", "16", "--fix", "tp=4"],
+    }.items():
+        result = run(*arguments, cwd=folder)
+        if result.returncode not in (0, 3):
+            failures.append(f"{name}: exit code {result.returncode}: {result.stderr}")
+
+
+def interrupt(folder):
+    """SIGINT ends a long search with 130 and no plan."""
+    process = subprocess.Popen([PROGRAM, "--model", "llama-3-405b", "--gpus", "2048", "--global-batch", "16384 samples",
+                                "--objective", "memory", "--top", "1000", "--threads", "1"],
+                               cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    if process.returncode != 130 or "interrupted" not in stderr or (folder / "plan.yaml").exists():
+        failures.append(f"interrupt: exit code {process.returncode}, stderr {stderr!r}")
+
+
 def experiment_and_precedence(folder):
     experiment = folder / "e.yaml"
     experiment.write_text("model: tiny-gpt2\ngpus: 8\nfix: {tp: 2, zero: [0, 1]}\ntop: 3\n")
@@ -146,7 +175,7 @@ def options_page(folder):
 
 
 def main():
-    for part in (user_mistakes, plan_and_the_verbs, infeasible_and_illegal, experiment_and_precedence, options_page):
+    for part in (user_mistakes, plan_and_the_verbs, infeasible_and_illegal, extremes, interrupt, experiment_and_precedence, options_page):
         with tempfile.TemporaryDirectory() as folder:
             part(pathlib.Path(folder))
     print("\n".join(failures) or "all as expected")
