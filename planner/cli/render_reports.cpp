@@ -139,10 +139,12 @@ std::string render(const ExplainReport& report, bool bold) {
 
 std::string render(const TopologyReport& report, bool bold) {
   const Topology& t = report.topology;
-  std::string text =
-      fmt::format("{}: {} x {} {} ({}), NVLink islands of {}, {} NICs of {} a machine\n", t.name, t.nodes(),
-                  t.used_per_node, t.device.name, to_string(t.device.memory), t.nvlink_domain,
-                  t.nics_per_node, to_string(t.fabric.nic_bandwidth));
+  std::string text = fmt::format("{}: {} x {} {} ({})", t.name, t.nodes(), t.used_per_node, t.device.name,
+                                 to_string(t.device.memory));
+  text += t.nvlink_domain > 1 ? fmt::format(", NVLink islands of {}", t.nvlink_domain) : ", no NVLink";
+  text += t.nics_per_node > 0
+              ? fmt::format(", {} NICs of {} a machine\n", t.nics_per_node, to_string(t.fabric.nic_bandwidth))
+              : ", no network\n";
   if (!t.source.empty()) text += fmt::format("source: {}\n", t.source);
   const std::size_t shown = std::min<std::size_t>(t.gpu_vertices.size(), 8);
   std::vector<std::string> head{"GB/s"};
@@ -160,10 +162,8 @@ std::string render(const TopologyReport& report, bool bold) {
   }
   text += table.text(bold);
   if (shown < t.gpu_vertices.size()) text += fmt::format("  ... {} GPUs in all\n", t.gpu_vertices.size());
-  if (!report.routes.empty())
-    text += fmt::format("Farthest route: {}\n",
-                        *std::max_element(report.routes.begin(), report.routes.end(),
-                                          [](const auto& a, const auto& b) { return a.size() < b.size(); }));
+  if (!report.routes.empty()) text += "Routes:\n";
+  for (std::size_t r = 0; r + 1 < shown; ++r) text += "  " + report.routes[r] + "\n";
   return text + fmt::format("Weakest link: {}\n", report.weakest);
 }
 
@@ -215,6 +215,8 @@ std::string render(const ValidationReport& report, bool bold) {
       worst.add({o.id, fmt::format("{:+.1f}", 100 * o.error), o.dominant_term});
     text += worst.text(bold);
   }
+  for (const auto& [substitution, count] : report.taken_as)
+    text += fmt::format("\nnot known, in {} runs: {}\n", count, substitution);
   for (const auto& [reason, ids] : report.unmodelled) {
     text += fmt::format("\nnot predicted, {} ({}):\n", reason, ids.size());
     for (const std::string& id : ids) text += "  " + id + "\n";

@@ -238,6 +238,7 @@ std::string to_json(const ValidationReport& report) {
                   {"macro_mape", report.macro_error},
                   {"macro_memory_mape", report.macro_memory_error},
                   {"worst", worst},
+                  {"taken_as", report.taken_as},
                   {"not_predicted", report.unmodelled}});
 }
 

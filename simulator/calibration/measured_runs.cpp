@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "simulator/calibration/validation.hpp"
 #include "simulator/document/document.hpp"
@@ -58,12 +59,13 @@ RecordModel read_record_model(const Value& value) {
   return record;
 }
 
-void read_runtime(const Value& value, bool flash, RuntimeOptions& run) {
+void read_runtime(const Value& value, bool flash, RuntimeOptions& run, std::vector<std::string>& taken_as) {
   MapReader map = value.map();
-  const Value framework = map.required("framework");
-  const auto profile = runtime_profile(framework.text());
-  if (!profile) framework.fail("unknown framework" + did_you_mean(framework.text(), runtime_profile_names()));
-  run = *profile;
+  const std::string framework = map.required("framework").text();
+  const auto profile = runtime_profile(framework);
+  const std::string known = profile ? framework : closest_profile_name(framework);
+  if (!profile) taken_as.push_back(fmt::format("framework {} as {}", framework, known));
+  run = runtime_profile(known).value();
   if (!flash && run.attention >= AttentionKernel::flash1) run.attention = AttentionKernel::fused_softmax;
   if (const auto kernel = map.optional("attention_kernel"))
     if (kernel->text() != "flash") run.attention = kernel->choice<AttentionKernel>(kAttentionKernelNames);
@@ -111,8 +113,13 @@ void read_plan(const Value& value, MeasuredRun& run) {
   p.global_batch = map.required("global_batch").integer(1, kMost);
   p.precision = map.required("precision").choice<Precision>(kPrecisionNames);
   p.schedule = p.vpp > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
-  if (const auto schedule = map.optional("schedule"))
-    p.schedule = schedule->choice<ScheduleKind>(kScheduleNames);
+  if (const auto schedule = map.optional("schedule")) {
+    const auto known = std::find(kScheduleNames.begin(), kScheduleNames.end(), schedule->text());
+    if (known == kScheduleNames.end())
+      run.unmodelled = "schedule " + schedule->text();
+    else
+      p.schedule = static_cast<ScheduleKind>(known - kScheduleNames.begin());
+  }
   if (p.dp == 1 && p.cp == 1) p.zero = ZeroStage::none;
   map.finish();
 }
@@ -131,6 +138,34 @@ std::vector<Stage> stages_with_ends(int layers, int pp, int vpp) {
   return stages;
 }
 
+/// The device of that name, or of the same family ("H200" before the first dash) the one spelt most alike;
+/// null without any.
+const DeviceSpec* device_or_relative(const std::map<std::string, DeviceSpec>& devices,
+                                     const std::string& name) {
+  if (const auto found = devices.find(name); found != devices.end()) return &found->second;
+  const std::string family = name.substr(0, name.find('-'));
+  std::vector<std::string> relatives;
+  for (const auto& [known, device] : devices)
+    if (known.substr(0, known.find('-')) == family) relatives.push_back(known);
+  if (relatives.empty()) return nullptr;
+  return &devices.at(nearest_spelling(name, relatives).value_or(relatives.front()));
+}
+
+/// A run that was measured is possible: only what the simulator cannot express keeps it from a prediction.
+bool prevents_simulation(Rule rule) {
+  switch (rule) {
+    case Rule::heads:
+    case Rule::kv_heads:
+    case Rule::hidden:
+    case Rule::sequence_split:
+    case Rule::positions:
+    case Rule::island:
+      return false;
+    default:
+      return true;
+  }
+}
+
 MeasuredRun read_run(const Value& value, const std::string& group,
                      const std::map<std::string, DeviceSpec>& devices) {
   MeasuredRun run;
@@ -143,23 +178,23 @@ MeasuredRun read_run(const Value& value, const std::string& group,
   run.problem.model = model.spec;
   run.problem.sequence = model.spec.sequence;
   read_plan(map.required("plan"), run);
-  read_runtime(map.required("runtime"), model.flash, run.problem.runtime);
+  read_runtime(map.required("runtime"), model.flash, run.problem.runtime, run.taken_as);
 
   MapReader cluster = map.required("cluster").map();
-  const Value gpu = cluster.required("gpu");
-  const auto device = devices.find(gpu.text());
-  if (device == devices.end()) {
-    std::vector<std::string> names;
-    for (const auto& entry : devices) names.push_back(entry.first);
-    gpu.fail("unknown device '" + gpu.text() + "'" + did_you_mean(gpu.text(), names));
+  const std::string gpu = cluster.required("gpu").text();
+  const DeviceSpec* device = device_or_relative(devices, gpu);
+  if (device == nullptr) {
+    run.unmodelled = "device " + gpu;
+    device = &devices.begin()->second;
+  } else if (device->name != gpu) {
+    run.taken_as.push_back(fmt::format("device {} as {}", gpu, device->name));
   }
   const int gpus = count(cluster.required("gpus"));
   const int per_node = count(cluster.required("gpus_per_node"));
   const int domain = count(cluster.required("nvlink_domain"));
   const double gigabits = cluster.required("network_gbit_per_node").number(0, 1e6);
   cluster.finish();
-  run.problem.topology =
-      make_cluster(device->second, gpus, per_node, domain, gigabytes_per_second(gigabits / 8));
+  run.problem.topology = make_cluster(*device, gpus, per_node, domain, gigabytes_per_second(gigabits / 8));
 
   ParallelPlan& plan = run.plan;
   plan.sequence = run.problem.sequence;
@@ -185,9 +220,9 @@ MeasuredRun read_run(const Value& value, const std::string& group,
     for (const Value& field : assumed->list()) run.assumed.push_back(field.text());
   map.finish();
 
-  const std::vector<Violation> broken = violations(run.problem, plan);
-  if (!broken.empty())
-    run.unmodelled = std::string(kRuleNames[static_cast<std::size_t>(broken.front().rule)]);
+  for (const Violation& broken : violations(run.problem, plan))
+    if (run.unmodelled.empty() && prevents_simulation(broken.rule))
+      run.unmodelled = kRuleNames[static_cast<std::size_t>(broken.rule)];
   return run;
 }
 

@@ -176,6 +176,7 @@ ValidationReport validate(const std::vector<MeasuredRun>& runs, const Validation
   ValidationReport report;
   std::map<std::string, std::vector<const MeasuredRun*>> sources;
   for (const MeasuredRun& run : runs) {
+    for (const std::string& substitution : run.taken_as) ++report.taken_as[substitution];
     if (run.unmodelled.empty())
       report.predictions.emplace(run.id, predict(run));
     else

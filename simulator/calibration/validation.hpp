@@ -20,8 +20,9 @@ struct MeasuredRun {
   std::optional<Bytes> peak_memory;
   std::string memory_kind;  // allocated, reserved, nvidia-smi, unstated
   bool out_of_memory = false;
-  std::vector<std::string> assumed;  // fields that the source does not state
-  std::string unmodelled;            // why it cannot be predicted; empty: it can
+  std::vector<std::string> assumed;   // fields that the source does not state
+  std::vector<std::string> taken_as;  // "device X as Y": what stands in for what is not known
+  std::string unmodelled;             // why it cannot be predicted; empty: it can
 };
 
 struct Prediction {
@@ -55,10 +56,13 @@ struct ValidationReport {
   double macro_memory_error = 0;
   std::vector<Outlier> worst;
   std::map<std::string, std::vector<std::string>> unmodelled;  // reason: ids
+  std::map<std::string, int> taken_as;                         // "device X as Y": runs
   std::map<std::string, Prediction> predictions;               // by id
 };
 
-/// Reads every *.yaml of a folder. `devices` is the folder of device files. Throws ConfigError.
+/// Reads every *.yaml of a folder. `devices` is the folder of device files. A device or framework that is not
+/// known is taken as its nearest relative, which `taken_as` states; one without relatives makes the run
+/// unmodelled. Throws ConfigError.
 [[nodiscard]] std::vector<MeasuredRun> read_measured_runs(const std::filesystem::path& folder,
                                                           const std::filesystem::path& devices);
 

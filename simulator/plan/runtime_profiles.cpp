@@ -170,6 +170,21 @@ std::optional<RuntimeOptions> runtime_profile(std::string_view name) {
   return options;
 }
 
+std::string closest_profile_name(std::string_view name) {
+  std::string closest;
+  std::size_t longest = 4;
+  for (const auto& entry : profiles()) {
+    const auto end = std::mismatch(name.begin(), name.end(), entry.first.begin(), entry.first.end()).first;
+    const auto common = static_cast<std::size_t>(end - name.begin());
+    if (common >= longest) {
+      longest = common;
+      closest = entry.first;
+    }
+  }
+  if (!closest.empty()) return closest;
+  return name.find("fsdp") != std::string_view::npos ? "composer-fsdp" : "megatron-core";
+}
+
 std::vector<std::string> runtime_profile_names() {
   std::vector<std::string> names;
   for (const auto& entry : profiles()) names.push_back(entry.first);
