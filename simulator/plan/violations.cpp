@@ -125,10 +125,11 @@ void check_batch(const ParallelPlan& plan, Violations& found) {
                      below > 0 ? fmt::format("{}global batch {} or {}", micro, below, below + together)
                                : fmt::format("{}global batch {}", micro, together)});
   } else if (plan.microbatches() > kMostMicrobatches) {
-    found.push_back({Rule::batch,
-                     fmt::format("{} micro-batches a step are more than the {} that are simulated", plan.microbatches(),
-                                 kMostMicrobatches),
-                     fmt::format("micro-batch {}", plan.micro_batch * (plan.microbatches() / kMostMicrobatches + 1))});
+    found.push_back(
+        {Rule::batch,
+         fmt::format("{} micro-batches a step are more than the {} that are simulated", plan.microbatches(),
+                     kMostMicrobatches),
+         fmt::format("micro-batch {}", plan.micro_batch * (plan.microbatches() / kMostMicrobatches + 1))});
   } else if (plan.schedule == ScheduleKind::interleaved && plan.pp > 1 &&
              plan.microbatches() % plan.pp != 0) {
     found.push_back(
@@ -199,8 +200,8 @@ std::vector<Violation> violations(const Problem& problem, const ParallelPlan& pl
   const double gpus = problem.topology.gpus;
   if (others * plan.dp != gpus)
     found.push_back({Rule::world_size,
-                     fmt::format("tp {} x cp {} x dp {} x pp {} = {:.0f}, and the cluster has {} GPUs", plan.tp, plan.cp,
-                                 plan.dp, plan.pp, others * plan.dp, problem.topology.gpus),
+                     fmt::format("tp {} x cp {} x dp {} x pp {} = {:.0f}, and the cluster has {} GPUs",
+                                 plan.tp, plan.cp, plan.dp, plan.pp, others * plan.dp, problem.topology.gpus),
                      std::fmod(gpus, others) == 0 ? fmt::format("dp {:.0f}", gpus / others)
                                                   : "degrees whose product is the number of GPUs"});
   check_modelled(problem, plan, found);

@@ -1,8 +1,7 @@
 #include "simulator/calibration/validation.hpp"
 
-#include <gtest/gtest.h>
-
 #include <fstream>
+#include <gtest/gtest.h>
 
 namespace tpplan {
 namespace {
@@ -40,16 +39,19 @@ TEST(Validation, UnknownDevicesAndFrameworksAreTakenAsTheirRelativesAndSaySo) {
   std::filesystem::create_directories(folder);
   const auto record = [](const char* id, const char* gpu, const char* framework) {
     return std::string("- id: ") + id +
-           "\n  model: {name: m, layers: 4, hidden: 1024, heads: 16, kv_heads: 16, ffn: 4096, gated_mlp: false, vocab: "
+           "\n  model: {name: m, layers: 4, hidden: 1024, heads: 16, kv_heads: 16, ffn: 4096, gated_mlp: "
+           "false, vocab: "
            "8192, seq: 1024, tied_embeddings: true, attention: flash}\n  cluster: {gpu: " +
            gpu +
-           ", gpus: 8, gpus_per_node: 8, nvlink_domain: 8, network_gbit_per_node: 800}\n  plan: {tp: 1, pp: 1, vpp: 1, "
-           "dp: 8, cp: 1, ep: 1, zero: 1, sequence_parallel: false, recompute: none, micro_batch: 1, global_batch: 8, "
+           ", gpus: 8, gpus_per_node: 8, nvlink_domain: 8, network_gbit_per_node: 800}\n  plan: {tp: 1, pp: "
+           "1, vpp: 1, "
+           "dp: 8, cp: 1, ep: 1, zero: 1, sequence_parallel: false, recompute: none, micro_batch: 1, "
+           "global_batch: 8, "
            "precision: bf16}\n  runtime: {framework: " +
            framework + "}\n  measured: {step_s: 1}\n";
   };
-  std::ofstream(folder / "runs.yaml") << record("a", "H200-SXM5-141GB", "megatron-lm-2023")
-                                      << record("b", "MI300X", "nemo");
+  std::ofstream(folder / "runs.yaml")
+      << record("a", "H200-SXM5-141GB", "megatron-lm-2023") << record("b", "MI300X", "nemo");
   const ValidationReport r = validate(read_measured_runs(folder, root / "topologies/devices"), {});
   std::filesystem::remove_all(folder);
   EXPECT_EQ(r.taken_as.at("device H200-SXM5-141GB as H200-SXM-141GB"), 1);
