@@ -43,11 +43,11 @@ packages:
 	  $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing; fi
 
 format:
-	clang-format -i $(SOURCES)
+	@clang-format -i $(SOURCES)
 
 format-check:
 	@command -v clang-format > /dev/null || $(MAKE) packages PACKAGES=$(FORMAT_PACKAGES)
-	clang-format --dry-run --Werror $(SOURCES)
+	@clang-format --dry-run --Werror $(SOURCES)
 
 clean:
 	rm -rf build
