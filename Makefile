@@ -9,9 +9,10 @@ PACKAGES = g++ cmake ninja-build libeigen3-dev libboost-graph-dev libyaml-cpp-de
 FORMAT_PACKAGES = clang-format
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp')
 
-.PHONY: run test build packages bench slow format format-check validate docs clean
+.PHONY: run test configure build packages bench slow format format-check validate docs clean
 
-run: build
+run: configure
+	cmake --build $(BUILD) --parallel $(JOBS) --target tpplan
 	$(BUILD)/bin/tpplan --model gpt10b.yaml --gpus 128
 
 test: build
@@ -29,8 +30,10 @@ validate: build
 docs: build
 	$(BUILD)/bin/tpplan list --options > docs/options.md
 
-build: packages
+configure: packages
 	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release > /dev/null
+
+build: configure
 	cmake --build $(BUILD) --parallel $(JOBS)
 
 # Asks the package database first: nothing is fetched when nothing is missing.

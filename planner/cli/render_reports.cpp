@@ -70,7 +70,8 @@ std::string communication_table(const SimulateReport& report, bool bold) {
     table.add({name, to_string(busy), to_string(bytes), to_string(exposed)});
   };
   const Breakdown& b = report.simulation.breakdown;
-  table.add({"tensor parallel", "inside the stages", "", to_string(b.tensor_parallel)});
+  table.add({"tensor parallel", "inside the stages",
+             to_string(report.simulation.rank_tensor_parallel.front()), to_string(b.tensor_parallel)});
   row(
       "pipeline", [](const Task& t) { return t.kind == TaskKind::send; }, b.pipeline);
   row(

@@ -17,6 +17,7 @@ Phase& Phase::operator+=(const Phase& b) {
   recompute += b.recompute;
   tensor_parallel += b.tensor_parallel;
   flops += b.flops;
+  tensor_parallel_bytes += b.tensor_parallel_bytes;
   return *this;
 }
 
@@ -25,6 +26,7 @@ Phase operator*(Phase a, double k) {
                         &a.tensor_parallel})
     *part *= k;
   a.flops *= k;
+  a.tensor_parallel_bytes *= k;
   return a;
 }
 
@@ -190,6 +192,11 @@ void LayerCoster::add_tensor_parallel(Passes& passes, Seconds weight_gradients) 
   }
   passes.forward.tensor_parallel += forward;
   passes.backward.tensor_parallel += seen;
+  // A rank moves (n-1)/n of the message in each half of an all-reduce: four halves forward, four backward,
+  // and with a split sequence the two gathers more.
+  const Bytes half_moved{tokens_ * h() * element_bytes(activation_precision()) * (t_ - 1) / t_};
+  passes.forward.tensor_parallel_bytes += 4 * half_moved;
+  passes.backward.tensor_parallel_bytes += (split ? 6 : 4) * half_moved;
 }
 
 void LayerCoster::add_recompute(Passes& passes, const Passes& core, Seconds second_products) const {
@@ -207,6 +214,7 @@ void LayerCoster::add_recompute(Passes& passes, const Passes& core, Seconds seco
     case Recompute::full:
       passes.backward.recompute += passes.forward.total();
       passes.backward.flops += passes.forward.flops;
+      passes.backward.tensor_parallel_bytes += passes.forward.tensor_parallel_bytes;
       return;
   }
 }

@@ -141,6 +141,11 @@ SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan,
       report.rank_compute[static_cast<std::size_t>(task.device)] +=
           timeline->intervals[id].end - timeline->intervals[id].start;
   }
+  report.rank_tensor_parallel.resize(static_cast<std::size_t>(plan.pp));
+  for (std::size_t i = 0; i < costs.stages.size(); ++i)
+    report.rank_tensor_parallel[i % static_cast<std::size_t>(plan.pp)] +=
+        (costs.stages[i].forward.tensor_parallel_bytes + costs.stages[i].backward.tensor_parallel_bytes) *
+        static_cast<double>(plan.microbatches());
   const auto busiest = std::max_element(report.rank_compute.begin(), report.rank_compute.end());
   report.breakdown =
       break_down(plan, costs, *graph, *timeline, static_cast<int>(busiest - report.rank_compute.begin()));

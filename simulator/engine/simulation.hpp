@@ -35,7 +35,8 @@ struct SimulationReport {
   double hfu = 0;  // with what recomputation repeats
   Breakdown breakdown;
   MemoryReport memory;
-  std::vector<Seconds> rank_compute;  // busy time of the compute stream by pipeline rank
+  std::vector<Seconds> rank_compute;        // busy time of the compute stream by pipeline rank
+  std::vector<Bytes> rank_tensor_parallel;  // moved per rank by its tensor-parallel group, layers only
   // Kept on request, for timelines and traces.
   std::shared_ptr<const TaskGraph> graph;
   std::shared_ptr<const Timeline> timeline;

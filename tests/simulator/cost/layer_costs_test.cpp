@@ -62,6 +62,19 @@ TEST(LayerCosts, SequenceParallelismSplitsThemAndGathersAgainForTheBackward) {
   EXPECT_NEAR(costs.layer.backward.tensor_parallel.value(), 6, 1e-9);
 }
 
+TEST(LayerCosts, BytesMovedFollowTheRing) {
+  // Message T h x 2 bytes = 2 MiB; all-reduce moves 2 x 3/4 of it per rank. Two forward; four with full
+  // recomputation behind.
+  const CountingModel model(0, 0, 0, 1);
+  const double half = 1024.0 * 1024 * 2 * 3 / 4;
+  const LayerCosts plain = layer_costs(problem_with(TpOverlap::none), model, {.tp = 4});
+  EXPECT_DOUBLE_EQ(plain.layer.forward.tensor_parallel_bytes.value(), 4 * half);
+  EXPECT_DOUBLE_EQ(plain.layer.backward.tensor_parallel_bytes.value(), 4 * half);
+  const LayerCosts full =
+      layer_costs(problem_with(TpOverlap::none), model, {.tp = 4, .recompute = Recompute::full});
+  EXPECT_DOUBLE_EQ(full.layer.backward.tensor_parallel_bytes.value(), 8 * half);
+}
+
 TEST(LayerCosts, WeightGradientsHideTheBackwardAllReduces) {
   // Four weight-gradient products of 1 s hide 2 s of all-reduces when they can.
   const LayerCosts costs = layer_costs(problem_with(TpOverlap::wgrad), CountingModel(1, 0, 0, 1), {.tp = 4});
