@@ -42,20 +42,23 @@ std::string waterfall(const Breakdown& breakdown, Seconds step, bool bold) {
 
 std::string stage_table(const SimulateReport& report, bool bold) {
   const ParallelPlan& plan = report.document.plan;
-  Table table({"stage", "rank", "layers", "holds", "busy", "busy %"});
+  Table table({"stage", "rank", "layers", "holds", "parameters", "forward", "backward", "rank busy %"});
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const Stage& stage = plan.stages[i];
+    const StageTimes& times = report.simulation.stages[i];
     const std::size_t rank = i % static_cast<std::size_t>(plan.pp);
-    const Seconds busy = report.simulation.rank_compute[rank];
-    std::string holds = stage.embedding && stage.head ? "embedding, head"
-                        : stage.embedding             ? "embedding"
-                        : stage.head                  ? "head"
-                                                      : "";
+    const double busy = report.simulation.rank_compute[rank] / report.simulation.step;
+    const int last = stage.first_layer + stage.layers - 1;
     table.add({fmt::format("{}", i), fmt::format("{}", rank),
-               fmt::format("{}-{}", stage.first_layer, stage.first_layer + stage.layers - 1), holds,
-               to_string(busy), fmt::format("{:.1f}", 100 * (busy / report.simulation.step))});
+               stage.layers == 1 ? fmt::format("{}", last) : fmt::format("{}-{}", stage.first_layer, last),
+               stage.embedding && stage.head ? "embedding, head"
+               : stage.embedding             ? "embedding"
+               : stage.head                  ? "head"
+                                             : "",
+               count_to_string(times.parameters), to_string(times.forward), to_string(times.backward),
+               fmt::format("{:.1f}", 100 * busy)});
   }
-  return table.text(bold);
+  return table.text(bold) + "  (forward and backward of one micro-batch; parameters of one tensor rank)\n";
 }
 
 /// Busy time and bytes of each communication axis, per pipeline rank.

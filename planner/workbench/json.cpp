@@ -148,6 +148,11 @@ std::string to_json(const SimulateReport& report) {
   Json busy = Json::array();
   for (const Seconds s : report.simulation.rank_compute) busy.push_back(s.value());
   json["simulation"]["rank_compute_s"] = busy;
+  json["simulation"]["stages"] = Json::array();
+  for (const StageTimes& stage : report.simulation.stages)
+    json["simulation"]["stages"].push_back({{"forward_s", stage.forward.value()},
+                                            {"backward_s", stage.backward.value()},
+                                            {"parameters", stage.parameters}});
   Json moved = Json::array();
   for (const Bytes b : report.simulation.rank_tensor_parallel) moved.push_back(b.value());
   json["simulation"]["rank_tensor_parallel_bytes"] = moved;

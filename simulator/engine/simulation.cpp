@@ -141,6 +141,9 @@ SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan,
       report.rank_compute[static_cast<std::size_t>(task.device)] +=
           timeline->intervals[id].end - timeline->intervals[id].start;
   }
+  for (std::size_t i = 0; i < costs.stages.size(); ++i)
+    report.stages.push_back({costs.stages[i].forward.total() * costs.straggler,
+                             costs.stages[i].backward.total() * costs.straggler, costs.parameters[i]});
   report.rank_tensor_parallel.resize(static_cast<std::size_t>(plan.pp));
   for (std::size_t i = 0; i < costs.stages.size(); ++i)
     report.rank_tensor_parallel[i % static_cast<std::size_t>(plan.pp)] +=

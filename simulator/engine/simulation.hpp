@@ -28,6 +28,12 @@ struct Breakdown {
   [[nodiscard]] Seconds exposed_communication() const { return tensor_parallel + pipeline + data_parallel; }
 };
 
+/// One micro-batch through one stage, and what a tensor-parallel rank holds of it.
+struct StageTimes {
+  Seconds forward, backward;
+  double parameters = 0;
+};
+
 struct SimulationReport {
   Seconds step;
   double tokens_per_second = 0;
@@ -36,6 +42,7 @@ struct SimulationReport {
   Breakdown breakdown;
   MemoryReport memory;
   std::vector<Seconds> rank_compute;        // busy time of the compute stream by pipeline rank
+  std::vector<StageTimes> stages;           // [pp * vpp]
   std::vector<Bytes> rank_tensor_parallel;  // moved per rank by its tensor-parallel group, layers only
   // Kept on request, for timelines and traces.
   std::shared_ptr<const TaskGraph> graph;

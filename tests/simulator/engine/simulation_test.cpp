@@ -140,6 +140,16 @@ TEST(Lower, LabelsAreUnique) {
   }
 }
 
+TEST(SimulatePlan, StagesHoldTheWholeModel) {
+  const Problem problem = small_problem(8, 8, 64);
+  const AnalyticCostModel model(problem.topology.device);
+  const SimulationReport report = simulate_plan(problem, model, plan_of(problem, 1, 2, 4));
+  ASSERT_EQ(report.stages.size(), 2U);
+  EXPECT_NEAR(report.stages[0].parameters + report.stages[1].parameters,
+              static_cast<double>(count_parameters(problem.model).total()), 1e-3);
+  EXPECT_GT(report.stages[1].forward, report.stages[0].forward);  // the head
+}
+
 TEST(SimulatePlan, ModelFlopsUtilisationFollowsItsDefinition) {
   const Problem problem = small_problem(8, 8, 64);
   const AnalyticCostModel model(problem.topology.device);
