@@ -52,7 +52,8 @@ Topology Workbench::load_topology(const std::string& given, int gpus, std::strin
                                   topology.gpus_per_node));
   Placement placed = place_ranks(std::move(topology));
   placement = std::move(placed.explanation);
-  return with_gpus(std::move(placed.topology), gpus > 0 ? gpus : placed.topology.gpus_per_node);
+  const int used = gpus > 0 ? gpus : placed.topology.gpus_per_node;
+  return with_gpus(std::move(placed.topology), used);
 }
 
 Understood Workbench::understand(const Settings& settings) const {

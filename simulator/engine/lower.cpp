@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cassert>
+#include <cmath>
 
 #include "simulator/engine/simulation.hpp"
 
@@ -123,7 +123,7 @@ int Lowering::bucket_parts(int rank, int stage) const {
   const int blocks = range.layers + (range.embedding ? 1 : 0) + (range.head ? 1 : 0);
   if (zero3_) return blocks;
   const double share = costs_.parameters[static_cast<std::size_t>(stage)] / costs.parameters;
-  return std::clamp(static_cast<int>(costs.buckets * share + 0.5), 1, blocks);
+  return std::clamp(static_cast<int>(std::lround(costs.buckets * share)), 1, blocks);
 }
 
 bool Lowering::reduced_here(const ScheduledOp& op) const {

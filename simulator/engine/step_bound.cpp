@@ -45,7 +45,8 @@ Seconds step_lower_bound(const ParallelPlan& plan, const PlanCosts& costs) {
     Seconds rank_ready = busy + after;
     if (plan.schedule == ScheduleKind::one_f_one_b) {
       const double in_flight = plan.pp - r;
-      const double rounds = static_cast<double>((plan.microbatches() - 1) / (plan.pp - r));
+      const std::int64_t full_rounds = (plan.microbatches() - 1) / (plan.pp - r);
+      const double rounds = static_cast<double>(full_rounds);
       if (m > in_flight) rank_ready = std::max(rank_ready, before + (rounds + 1) * above + after);
       above -= forward(r) + backward(r) + 2 * latency(r);
     }
