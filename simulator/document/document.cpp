@@ -9,27 +9,13 @@
 #include <numeric>
 #include <sstream>
 #include <unistd.h>
+#include <yaml-cpp/depthguard.h>
 
 namespace tpplan {
 namespace {
 
 constexpr std::size_t kLargestDocument = 16U << 20U;
 constexpr int kDeepestNesting = 64;
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0U);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row.back();
-}
 
 /// Refuses deep nesting before the recursive parser sees it, so that hostile input cannot exhaust the stack.
 /// Counts flow brackets outside quotes and comments; block nesting is bounded by the node check afterwards.
@@ -64,12 +50,19 @@ std::string place_of(const std::string& file, const YAML::Mark& mark) {
   return fmt::format("{}:{}:{}", file, mark.line + 1, mark.column + 1);
 }
 
-void refuse_duplicates_and_depth(const YAML::Node& node, const std::string& file, int depth) {
+/// `nodes` is what may still be visited. Without aliases a document has fewer nodes than bytes; a few lines
+/// of aliases of aliases stand for billions.
+void refuse_duplicates_and_depth(const YAML::Node& node, const std::string& file, int depth,
+                                 std::size_t& nodes) {
   if (depth > kDeepestNesting)
     throw ConfigError(
         fmt::format("{}: nested deeper than {} levels", place_of(file, node.Mark()), kDeepestNesting));
+  if (nodes == 0)
+    throw ConfigError(fmt::format("{}: aliases repeat each other too often; write the values out",
+                                  place_of(file, node.Mark())));
+  --nodes;
   if (node.IsSequence()) {
-    for (const auto& item : node) refuse_duplicates_and_depth(item, file, depth + 1);
+    for (const auto& item : node) refuse_duplicates_and_depth(item, file, depth + 1, nodes);
   } else if (node.IsMap()) {
     std::set<std::string> seen;
     for (const auto& entry : node) {
@@ -78,7 +71,7 @@ void refuse_duplicates_and_depth(const YAML::Node& node, const std::string& file
       if (!seen.insert(entry.first.Scalar()).second)
         throw ConfigError(fmt::format("{}: key '{}' is given twice; keep one",
                                       place_of(file, entry.first.Mark()), entry.first.Scalar()));
-      refuse_duplicates_and_depth(entry.second, file, depth + 1);
+      refuse_duplicates_and_depth(entry.second, file, depth + 1, nodes);
     }
   }
 }
@@ -95,6 +88,21 @@ auto parse_quantity(const Value& value, Parser parser, bool zero_is_right) {
 }
 
 }  // namespace
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0U);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row.back();
+}
 
 std::optional<std::string> nearest_spelling(std::string_view word, std::span<const std::string> candidates) {
   std::size_t best = std::max<std::size_t>(2, word.size() / 3) + 1;
@@ -226,11 +234,19 @@ Value parse_document(const std::string& text, const std::string& name) {
   refuse_deep_brackets(text, name);
   YAML::Node node;
   try {
-    node = YAML::Load(text);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1)
+      throw ConfigError(fmt::format("{}: a second document begins here; a file holds one",
+                                    place_of(name, documents[1].Mark())));
+    if (!documents.empty()) node = documents[0];
+  } catch (const YAML::DeepRecursion& error) {
+    throw ConfigError(
+        fmt::format("{}: nested deeper than {} levels", place_of(name, error.mark), kDeepestNesting));
   } catch (const YAML::Exception& error) {
     throw ConfigError(fmt::format("{}: {}", place_of(name, error.mark), error.msg));
   }
-  refuse_duplicates_and_depth(node, name, 0);
+  std::size_t nodes = 2 * text.size() + 1;
+  refuse_duplicates_and_depth(node, name, 0, nodes);
   return Value(std::make_shared<const std::string>(name), node, "");
 }
 

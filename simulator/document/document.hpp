@@ -31,6 +31,9 @@ class SystemError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Insertions, deletions and substitutions that make `b` of `a` (Levenshtein).
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
+
 /// The candidate nearest to `word` by edit distance, if it is near enough to be a slip of the finger.
 [[nodiscard]] std::optional<std::string> nearest_spelling(std::string_view word,
                                                           std::span<const std::string> candidates);

@@ -71,6 +71,28 @@ TEST(Document, DeepNestingIsRefusedBeforeItIsParsed) {
   std::string block;
   for (int i = 0; i < 100; ++i) block += std::string(static_cast<std::size_t>(i), ' ') + "a:\n";
   EXPECT_THAT(message_of([&] { (void)parse_document(block, "d.yaml"); }), HasSubstr("deeper than 64"));
+  std::string list;  // deeper than the parser itself goes
+  for (int i = 0; i < 10000; ++i) list += "- ";
+  EXPECT_THAT(message_of([&] { (void)parse_document(list, "d.yaml"); }), HasSubstr("deeper than 64"));
+}
+
+TEST(Document, AliasesOfAliasesAreRefusedBeforeTheyAreWalked) {
+  // Nine lists of nine aliases each: 9^9 = 387 million nodes from 400 bytes.
+  std::string bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n";
+  for (char name = 'b'; name < 'j'; ++name) {
+    bomb += std::string(1, name) + ": &" + name + " [";
+    for (int i = 0; i < 9; ++i) bomb += std::string(i > 0 ? ", *" : "*") + static_cast<char>(name - 1);
+    bomb += "]\n";
+  }
+  EXPECT_THAT(message_of([&] { (void)parse_document(bomb, "b.yaml"); }),
+              HasSubstr("aliases repeat each other too often"));
+  EXPECT_EQ(message_of([] { (void)parse_document("a: &a {b: 1}\nc: *a\n", "f.yaml"); }), "no error");
+}
+
+TEST(Document, AFileHoldsOneDocument) {
+  EXPECT_THAT(message_of([] { (void)parse_document("{\"a\": 1}\n{\"a\": 2}\n", "c.json"); }),
+              StartsWith("c.json:2:1: a second document begins here"));
+  EXPECT_EQ(message_of([] { (void)parse_document("---\na: 1\n...\n", "c.yaml"); }), "no error");
 }
 
 TEST(Document, BadSyntaxHasAPlace) {
