@@ -1,5 +1,6 @@
 #include "simulator/model/model_limits.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 
@@ -19,11 +20,13 @@ void set_head_dim(const Value& place, ModelSpec& model) {
 
 void require_possible(const Value& document, const ModelSpec& model) {
   const double h = static_cast<double>(model.hidden);
+  std::int64_t widest = model.ffn;
+  if (model.moe) widest = std::max<std::int64_t>({widest, model.moe->expert_ffn, model.moe->shared_ffn});
   const double per_layer =
       h *
-      (2.0 * static_cast<double>(model.q_width() + model.kv_width()) + 3.0 * static_cast<double>(model.ffn)) *
+      (2.0 * static_cast<double>(model.q_width() + model.kv_width()) + 3.0 * static_cast<double>(widest)) *
       (model.moe ? model.moe->experts : 1);
-  if (per_layer * model.layers + h * static_cast<double>(model.vocabulary) > 1e17)
+  if (per_layer * model.layers + h * static_cast<double>(model.vocabulary + model.learned_positions) > 1e17)
     document.fail(
         "the model would have more than 10^17 parameters; check layers, hidden, ffn and vocabulary");
 }
@@ -32,6 +35,9 @@ std::int64_t Batch::tokens(int sequence) const {
   if (in_tokens) return amount;
   if (sequence <= 0)
     throw std::invalid_argument("a batch in samples needs the sequence length; give it in tokens");
+  if (amount > kMostBatchTokens / sequence)
+    throw std::invalid_argument(
+        fmt::format("{} samples of {} tokens are out of range; give fewer samples", amount, sequence));
   return amount * sequence;
 }
 

@@ -1,6 +1,7 @@
 #include "simulator/model/model_reader.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "simulator/model/hugging_face.hpp"
 #include "simulator/model/model_limits.hpp"
@@ -38,7 +39,7 @@ std::int64_t read_batch(const Value& value, int sequence) {
   }
 }
 
-MoeSpec read_moe(const Value& value) {
+MoeSpec read_moe(const Value& value, int layers) {
   MapReader map = value.map();
   MoeSpec moe;
   moe.experts = static_cast<int>(map.required("experts").integer(2, kMostExperts));
@@ -46,9 +47,26 @@ MoeSpec read_moe(const Value& value) {
   moe.expert_ffn = static_cast<int>(map.required("expert_ffn").integer(1, kWidest));
   if (const auto v = map.optional("shared_ffn")) moe.shared_ffn = static_cast<int>(v->integer(0, kWidest));
   if (const auto v = map.optional("first_dense_layers"))
-    moe.first_dense_layers = static_cast<int>(v->integer(0, kMostLayers));
+    moe.first_dense_layers = static_cast<int>(v->integer(0, layers));
   map.finish();
   return moe;
+}
+
+/// Rows of the position table: one for each position that a sample can have.
+void read_learned_positions(MapReader& map, ModelSpec& m) {
+  const auto rows = map.optional("position_rows");
+  if (m.position != PositionKind::learned) {
+    if (rows) rows->fail("only learned positions have a table; leave it out or set position: learned");
+    return;
+  }
+  m.learned_positions = m.max_positions > 0 ? m.max_positions : m.sequence;
+  if (rows) m.learned_positions = rows->integer(1, kLongest);
+  if (m.learned_positions == 0)
+    map.whole().fail("learned positions need max_positions, or the sequence, to size their table");
+  if (m.sequence > m.learned_positions)
+    map.required("sequence")
+        .fail(
+            fmt::format("{} tokens are more than the {} learned positions", m.sequence, m.learned_positions));
 }
 
 ModelSpec read_own(const Value& document) {
@@ -86,10 +104,19 @@ ModelSpec read_own(const Value& document) {
   flag("attention_out_bias", m.attention_out_bias);
   flag("mlp_bias", m.mlp_bias);
   flag("qk_norm", m.qk_norm);
-  if (const auto v = map.optional("moe")) m.moe = read_moe(*v);
+  flag("final_norm", m.final_norm);
+  flag("embedding_norm", m.embedding_norm);
+  flag("parallel_block", m.parallel_block);
+  flag("head_bias", m.head_bias);
+  if (const auto v = map.optional("norms_per_layer")) {
+    m.norms_per_layer = static_cast<int>(v->integer(1, 4));
+    if (m.norms_per_layer == 3 || (m.norms_per_layer == 1 && !m.parallel_block))
+      v->fail("must be 2 or 4, or 1 in a parallel_block, where both branches share it");
+  }
+  if (const auto v = map.optional("embedding_width")) m.embedding_width = v->integer(1, kWidest);
+  if (const auto v = map.optional("moe")) m.moe = read_moe(*v, m.layers);
+  read_learned_positions(map, m);
   map.finish();
-  if (m.position == PositionKind::learned)
-    m.learned_positions = m.max_positions > 0 ? m.max_positions : m.sequence;
   return m;
 }
 
@@ -97,9 +124,18 @@ ModelSpec read_own(const Value& document) {
 
 ModelSpec model_from(const Value& document, const std::string& name) {
   if (!document.is_map()) document.fail("a model must be a map of keys and values");
-  ModelSpec model = document.map().has("model_type") || document.map().has("text_config")
-                        ? read_hugging_face(document, name)
-                        : read_own(document);
+  MapReader map = document.map();
+  const bool hugging_face = map.has("model_type") || map.has("text_config");
+  if (!hugging_face && !map.has("family")) {
+    const std::vector<std::string> marks{"family", "model_type"};
+    for (const std::string& key : map.keys())
+      if (const auto meant = nearest_spelling(key, marks))
+        map.required(key).fail(fmt::format("unknown key '{}'; did you mean '{}'?", key, *meant));
+    document.fail(
+        "key 'family' (of a model of this program) or 'model_type' (of a Hugging Face config.json) is "
+        "missing");
+  }
+  ModelSpec model = hugging_face ? read_hugging_face(document, name) : read_own(document);
   require_possible(document, model);
   return model;
 }
@@ -113,14 +149,15 @@ ModelSpec read_model(const std::filesystem::path& file) {
 }
 
 std::string model_to_yaml(const ModelSpec& m) {
-  const bool llama = m.norm == NormKind::rms_norm;
+  const bool llama = m.family == "llama" || (m.family != "gpt" && m.norm == NormKind::rms_norm);
+  // A JSON string is a YAML string, whatever the name holds.
   std::string text =
-      fmt::format("name: \"{}\"\nfamily: {}\nlayers: {}\nhidden: {}\nheads: {}\nkv_heads: {}\nhead_dim: {}\n",
-                  m.name, llama ? "llama" : "gpt", m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim);
+      fmt::format("name: {}\nfamily: {}\nlayers: {}\nhidden: {}\nheads: {}\nkv_heads: {}\nhead_dim: {}\n",
+                  nlohmann::json(m.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                  llama ? "llama" : "gpt", m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim);
   text += fmt::format("ffn: {}\nvocabulary: {}\n", m.ffn, m.vocabulary);
   if (m.sequence > 0) text += fmt::format("sequence: {}\n", m.sequence);
-  const std::int64_t positions = m.max_positions > 0 ? m.max_positions : m.learned_positions;
-  if (positions > 0) text += fmt::format("max_positions: {}\n", positions);
+  if (m.max_positions > 0) text += fmt::format("max_positions: {}\n", m.max_positions);
   if (m.global_batch > 0) text += fmt::format("global_batch: {} tokens\n", m.global_batch);
   text +=
       fmt::format("norm: {}\nactivation: {}\nposition: {}\n", kNormNames[static_cast<std::size_t>(m.norm)],
@@ -129,6 +166,11 @@ std::string model_to_yaml(const ModelSpec& m) {
   text += fmt::format(
       "gated_mlp: {}\ntied_embeddings: {}\nqkv_bias: {}\nattention_out_bias: {}\nmlp_bias: {}\nqk_norm: {}\n",
       m.gated_mlp, m.tied_embeddings, m.qkv_bias, m.attention_out_bias, m.mlp_bias, m.qk_norm);
+  text += fmt::format(
+      "final_norm: {}\nembedding_norm: {}\nparallel_block: {}\nhead_bias: {}\nnorms_per_layer: {}\n",
+      m.final_norm, m.embedding_norm, m.parallel_block, m.head_bias, m.norms_per_layer);
+  if (m.learned_positions > 0) text += fmt::format("position_rows: {}\n", m.learned_positions);
+  if (m.embedding_width > 0) text += fmt::format("embedding_width: {}\n", m.embedding_width);
   if (m.moe)
     text += fmt::format(
         "moe: {{experts: {}, top_k: {}, expert_ffn: {}, shared_ffn: {}, first_dense_layers: {}}}\n",

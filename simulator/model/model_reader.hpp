@@ -15,7 +15,8 @@ namespace tpplan {
 /// The same from a parsed document; `name` is used where the document has none.
 [[nodiscard]] ModelSpec model_from(const Value& document, const std::string& name);
 
-/// Our YAML for a model; read_model gives the same ModelSpec back.
+/// Our YAML for a model. Reading it gives the same ModelSpec back; only a Hugging Face family becomes "gpt"
+/// or "llama", the nearer of the two.
 [[nodiscard]] std::string model_to_yaml(const ModelSpec& model);
 
 }  // namespace tpplan

@@ -38,12 +38,19 @@ ParameterCount count_parameters(const ModelSpec& m) {
 }
 
 double model_flops_per_token(const ModelSpec& m, int sequence, bool causal) {
-  const double h = static_cast<double>(m.hidden);
+  const double h = static_cast<double>(m.hidden), layers = m.layers;
   const double q = static_cast<double>(m.q_width()), kv = static_cast<double>(m.kv_width());
   const double attention = h * (q + 2 * kv) + q * h;
-  const double mlp = h * static_cast<double>(m.ffn) * (m.gated_mlp ? 3 : 2);
-  const double scores = 12.0 * m.layers * q * sequence * (causal ? 0.5 : 1);
-  return 6 * (m.layers * (attention + mlp) + static_cast<double>(m.vocabulary) * h) + scores;
+  const double matrices = m.gated_mlp ? 3 : 2;
+  double mlps = layers * h * static_cast<double>(m.ffn) * matrices;
+  if (m.moe) {
+    const double dense = m.moe->first_dense_layers;
+    const double active = static_cast<double>(m.moe->top_k) * m.moe->expert_ffn + m.moe->shared_ffn;
+    mlps = dense * h * static_cast<double>(m.ffn) * matrices +
+           (layers - dense) * h * (active * matrices + m.moe->experts);
+  }
+  const double scores = 12.0 * layers * q * sequence * (causal ? 0.5 : 1);
+  return 6 * (layers * attention + mlps + static_cast<double>(m.vocabulary) * h) + scores;
 }
 
 }  // namespace tpplan

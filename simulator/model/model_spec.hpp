@@ -87,7 +87,8 @@ struct ParameterCount {
 
 /// Model FLOPs of one token, forward and backward, without what recomputation repeats:
 /// 6 x (weights of every matrix product, LM head included, embedding look-up not) + 12 L (a d) s,
-/// the attention term halved when `causal`. PaLM, arXiv 2204.02311, appendix B.
+/// the attention term halved when `causal`. Of a mixture of experts, the router and the experts that a token
+/// visits. PaLM, arXiv 2204.02311, appendix B.
 [[nodiscard]] double model_flops_per_token(const ModelSpec& model, int sequence, bool causal = false);
 
 }  // namespace tpplan
