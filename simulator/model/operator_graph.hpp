@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <boost/graph/adjacency_list.hpp>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulator/model/model_spec.hpp"
@@ -24,6 +26,8 @@ struct Operator {
   std::int64_t in = 0;
   std::int64_t out = 0;
   std::int64_t parameters = 0;
+  std::int64_t replicated =
+      0;  // of the parameters: held whole by every rank (row bias, norm of heads, positions)
   Split split = Split::replicate;  // Megatron's pattern: column then row (Shoeybi et al., arXiv 1909.08053)
   int repeats = 1;                 // how often the model has it: the layers, or 1 for its ends
 };
@@ -37,8 +41,22 @@ using OperatorGraph =
     boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Operator, Tensor>;
 
 /// Embedding, one layer (standing for all of them), final norm, head and loss. Vertices are in topological
-/// order. For mixtures of experts the MLP is the dense one of the spec.
+/// order; the parameters times the repeats are those of count_parameters. In a parallel block both branches
+/// read the block's input, or its one norm. Experts are one pair of products as wide as what a token visits,
+/// with the parameters of all; leading dense layers are taken as expert layers.
 [[nodiscard]] OperatorGraph operator_graph(const ModelSpec& model);
+
+/// What an implementation of the layer keeps for its backward, beside the tensors between operators.
+struct KeptTensors {
+  /// Scores and softmax are written out, s^2 a head: 2 a s bytes a token of softmax output. Otherwise fused
+  /// attention, which keeps one fp32 log-sum-exp a head.
+  bool naive_attention = false;
+  /// A byte an element for the masks after the two row products; with naive attention also a mask and the
+  /// dropped probabilities, 3 a s bytes a token. With both, a layer keeps s b h (34 + 5 a s / h) bytes at
+  /// tensor parallel 1: equation 1 of Korthikanti et al., arXiv 2205.05198. A fused kernel draws its mask
+  /// again.
+  bool dropout = false;
+};
 
 /// One operator on one tensor-parallel rank, for one micro-batch.
 struct OperatorRow {
@@ -46,15 +64,16 @@ struct OperatorRow {
   OperatorKind kind = OperatorKind::norm;
   Split split = Split::replicate;
   int repeats = 1;
-  double parameters = 0;           // held by the rank
+  double parameters = 0;           // held by the rank; KV projections repeated when tp exceeds the KV heads
   double forward_flops = 0;        // model FLOPs of the rank
-  double activation_bytes = 0;     // kept for the backward, 16 bit, fused attention
-  std::string communication;       // "all-reduce after, forward"; empty without
+  double activation_bytes = 0;     // kept for the backward, 16 bit
+  std::string communication;       // "all-reduce after; ..."; empty without
   double communication_bytes = 0;  // of the message
 };
 
-/// `tokens` = samples x sequence of the micro-batch; attention's FLOPs are of the full square.
+/// `tokens` = samples x sequence of the micro-batch; attention's FLOPs are of the full square. `tp` divides
+/// the heads. The vocabulary is not padded.
 [[nodiscard]] std::vector<OperatorRow> operator_table(const ModelSpec& model, int tp, bool sequence_parallel,
-                                                      int micro_batch, int sequence);
+                                                      int micro_batch, int sequence, KeptTensors kept = {});
 
 }  // namespace tpplan
