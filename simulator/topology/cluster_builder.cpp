@@ -12,7 +12,8 @@ Topology make_cluster(const DeviceSpec& device, int gpus, int gpus_per_machine, 
   topology.device = device;
   const int count = std::max(gpus_per_machine, nvlink_domain);
   const BytesPerSecond nic = network_per_machine / static_cast<double>(gpus_per_machine);
-  const NodeVertex nvswitch = boost::add_vertex(Vertex{VertexKind::nvswitch, 0, "nvs0"}, topology.node);
+  const bool nvlink = nvlink_domain > 1 && device.nvlink_bandwidth.value() > 0;
+  std::vector<NodeVertex> switches;
   const NodeVertex root = boost::add_vertex(Vertex{VertexKind::cpu, 0, "cpu0"}, topology.node);
   for (int i = 0; i < count; ++i) {
     const NodeVertex gpu =
@@ -21,8 +22,13 @@ Topology make_cluster(const DeviceSpec& device, int gpus, int gpus_per_machine, 
         boost::add_vertex(Vertex{VertexKind::nic, i, fmt::format("nic{}", i)}, topology.node);
     const NodeVertex pci =
         boost::add_vertex(Vertex{VertexKind::pci, i, fmt::format("pci{}", i)}, topology.node);
-    if (device.nvlink_bandwidth.value() > 0)
-      boost::add_edge(gpu, nvswitch,
+    if (nvlink && i % nvlink_domain == 0) {
+      const int island = i / nvlink_domain;
+      switches.push_back(boost::add_vertex(
+          Vertex{VertexKind::nvswitch, island, fmt::format("nvswitch{}", island)}, topology.node));
+    }
+    if (nvlink)
+      boost::add_edge(gpu, switches.back(),
                       Link{LinkKind::nvlink, device.nvlink_bandwidth, device.nvlink_efficiency,
                            device.nvlink_latency, "NVLink"},
                       topology.node);

@@ -1,5 +1,6 @@
 #include "simulator/topology/device_reader.hpp"
 
+#include "simulator/topology/ranges.hpp"
 #include "simulator/topology/topology_reader.hpp"
 
 namespace tpplan {
@@ -9,7 +10,7 @@ namespace {
 void read_rates(const Value& value, std::array<FlopsPerSecond, 6>& rates) {
   MapReader map = value.map();
   for (std::size_t i = 0; i < kPrecisionNames.size(); ++i)
-    if (const auto rate = map.optional(std::string(kPrecisionNames[i]))) rates[i] = rate->flops_rate();
+    if (const auto rate = map.optional(std::string(kPrecisionNames[i]))) rates[i] = compute_rate(*rate);
   map.finish();
 }
 
@@ -17,34 +18,39 @@ void read_attention(const Value& value, DeviceSpec& device) {
   MapReader map = value.map();
   for (std::size_t i = 0; i < device.attention.size(); ++i)
     if (const auto rate = map.optional("flash" + std::to_string(i + 1)))
-      device.attention[i] = rate->flops_rate();
+      device.attention[i] = compute_rate(*rate);
   map.finish();
 }
 
 void read_nvlink(const Value& value, DeviceSpec& device) {
   MapReader map = value.map();
-  device.nvlink_bandwidth = map.required("bandwidth").bandwidth();
+  device.nvlink_bandwidth = link_rate(map.required("bandwidth"));
   if (const auto share = map.optional("efficiency")) device.nvlink_efficiency = share->number(0.01, 1);
-  if (const auto latency = map.optional("latency")) device.nvlink_latency = latency->seconds();
+  if (const auto latency = map.optional("latency")) device.nvlink_latency = link_latency(*latency);
   map.finish();
 }
 
 }  // namespace
 
-DeviceSpec device_from(const Value& value) {
-  DeviceSpec device;
+DeviceSpec device_from(const Value& value, const std::optional<DeviceSpec>& base) {
+  DeviceSpec device = base.value_or(DeviceSpec{});
   MapReader map = value.map();
-  device.name = map.required("name").text();
+  if (base) map.ignore("base");
+  const auto given = [&](const char* key) {
+    return base ? map.optional(key) : std::optional(map.required(key));
+  };
+  if (const auto name = given("name")) device.name = name->text();
   if (const auto source = map.optional("source")) device.source = source->text();
-  device.memory = map.required("memory").bytes();
-  device.memory_bandwidth = map.required("memory_bandwidth").bandwidth();
+  if (const auto memory = given("memory")) device.memory = capacity(*memory);
+  if (const auto rate = given("memory_bandwidth")) device.memory_bandwidth = link_rate(*rate);
   if (const auto share = map.optional("memory_efficiency")) device.memory_efficiency = share->number(0.01, 1);
-  device.multiprocessors = static_cast<int>(map.required("multiprocessors").integer(1, 100'000));
-  read_rates(map.required("peak"), device.peak);
+  if (const auto count = given("multiprocessors"))
+    device.multiprocessors = static_cast<int>(count->integer(1, 100'000));
+  if (const auto rates = given("peak")) read_rates(*rates, device.peak);
   if (const auto rates = map.optional("sustained")) read_rates(*rates, device.sustained);
   if (const auto rates = map.optional("attention")) read_attention(*rates, device);
-  if (const auto floor = map.optional("kernel_floor")) device.kernel_floor = floor->seconds();
-  if (const auto context = map.optional("context")) device.context = context->bytes();
+  if (const auto floor = map.optional("kernel_floor")) device.kernel_floor = link_latency(*floor);
+  if (const auto context = map.optional("context")) device.context = capacity(*context);
   if (const auto able = map.optional("in_switch_reduction")) device.in_switch_reduction = able->flag();
   if (const auto nvlink = map.optional("nvlink")) read_nvlink(*nvlink, device);
   map.finish();
@@ -54,6 +60,8 @@ DeviceSpec device_from(const Value& value) {
   return device;
 }
 
-DeviceSpec read_device(const std::filesystem::path& file) { return device_from(read_document(file)); }
+DeviceSpec read_device(const std::filesystem::path& file) {
+  return device_from(read_document(file), std::nullopt);
+}
 
 }  // namespace tpplan

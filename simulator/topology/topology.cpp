@@ -1,6 +1,7 @@
 #include "simulator/topology/topology.hpp"
 
 #include <algorithm>
+#include <boost/graph/connected_components.hpp>
 #include <fmt/format.h>
 #include <limits>
 #include <map>
@@ -8,6 +9,7 @@
 #include <stdexcept>
 
 #include "simulator/topology/rings.hpp"
+#include "simulator/topology/routes.hpp"
 
 namespace tpplan {
 namespace {
@@ -95,14 +97,12 @@ void fill_local(const Topology& topology, GroupPath& path, int stride) {
 
 /// Flow of a group of `local` ranks in a node, in or out of it, when every GPU of the node takes part in such
 /// a group.
-void fill_network(const Topology& topology, GroupPath& path, int span_nodes) {
+void fill_network(const Topology& topology, GroupPath& path, bool crosses_leaves) {
   const Fabric& fabric = topology.fabric;
   Flows flows;
   const int gpus = topology.used_per_node;
-  std::map<int, int> users;
   for (int gpu = 0; gpu < gpus; ++gpu) {
     const int nic = topology.nic_of_gpu[static_cast<std::size_t>(gpu)];
-    ++users[nic];
     add_route(topology, topology.gpu_vertices[static_cast<std::size_t>(gpu)],
               topology.nic_vertices[static_cast<std::size_t>(nic)], flows);
   }
@@ -110,7 +110,6 @@ void fill_network(const Topology& topology, GroupPath& path, int span_nodes) {
   const double share = static_cast<double>(topology.nics_per_node) / gpus;
   const BytesPerSecond per_gpu_nic = fabric.nic_bandwidth * std::min(share, 1.0);
   const Bottleneck pcie = slowest(topology, flows);
-  const bool crosses_leaves = fabric.nodes_per_leaf > 0 && span_nodes > fabric.nodes_per_leaf;
   const double oversubscription = crosses_leaves ? fabric.oversubscription : 1;
   const BytesPerSecond line = per_gpu_nic * fabric.efficiency / oversubscription;
   const BytesPerSecond per_gpu = std::min(line, pcie.rate);
@@ -148,63 +147,51 @@ int nvlink_domain_of(const Topology& topology) {
 std::vector<int> nearest_nics(const Topology& topology) {
   std::vector<int> taken(topology.nic_vertices.size(), 0), nearest;
   for (const NodeVertex gpu : topology.gpu_vertices) {
+    const Routes routes(topology.node, gpu);
     int best = -1;
-    std::pair<std::size_t, int> best_key{};
+    std::pair<int, int> best_key{};
     for (std::size_t nic = 0; nic < topology.nic_vertices.size(); ++nic) {
-      const std::size_t hops = route(topology, gpu, topology.nic_vertices[nic]).size();
-      if (hops == 0)
-        throw std::invalid_argument(fmt::format("{} does not reach any NIC", topology.node[gpu].name));
-      const std::pair key{hops, taken[nic]};
+      const std::pair key{routes.hops(topology.nic_vertices[nic]), taken[nic]};
+      if (key.first < 0) continue;
       if (best < 0 || key < best_key) best = static_cast<int>(nic), best_key = key;
     }
+    if (best < 0 && !topology.nic_vertices.empty())
+      throw std::invalid_argument(fmt::format("{} does not reach any NIC", topology.node[gpu].name));
     if (best >= 0) ++taken[static_cast<std::size_t>(best)];
     nearest.push_back(best);
   }
   return nearest;
 }
 
-}  // namespace
-
-std::vector<NodeEdge> route(const Topology& topology, NodeVertex from, NodeVertex to) {
-  // Breadth first by hops; among equally short routes the widest narrowest link wins. CPUs, NICs and switches
-  // forward, other GPUs do so only over NVLink.
-  const NodeGraph& graph = topology.node;
-  const std::size_t count = boost::num_vertices(graph);
-  std::vector<int> hops(count, -1);
-  std::vector<double> width(count, 0);
-  std::vector<std::optional<NodeEdge>> arrived(count);
-  std::queue<NodeVertex> open;
-  hops[from] = 0;
-  width[from] = std::numeric_limits<double>::infinity();
-  open.push(from);
-  while (!open.empty()) {
-    const NodeVertex at = open.front();
-    open.pop();
-    if (graph[at].kind == VertexKind::nic && at != from) continue;
-    for (const auto edge : boost::make_iterator_range(boost::out_edges(at, graph))) {
-      const NodeVertex next = boost::target(edge, graph);
-      if (graph[at].kind == VertexKind::gpu && at != from && graph[edge].kind != LinkKind::nvlink) continue;
-      const double through = std::min(width[at], graph[edge].bandwidth.value());
-      if (hops[next] < 0) {
-        hops[next] = hops[at] + 1;
-        open.push(next);
-      } else if (hops[next] != hops[at] + 1 || through <= width[next]) {
-        continue;
-      }
-      width[next] = through;
-      arrived[next] = edge;
-    }
-  }
-  std::vector<NodeEdge> edges;
-  if (hops[to] < 0) return edges;
-  for (NodeVertex at = to; at != from;) {
-    const NodeEdge edge = *arrived[at];
-    edges.push_back(edge);
-    at = boost::source(edge, graph) == at ? boost::target(edge, graph) : boost::source(edge, graph);
-  }
-  std::reverse(edges.begin(), edges.end());
-  return edges;
+/// Names a vertex that no link joins to the first GPU.
+void refuse_loose_vertices(const Topology& topology) {
+  std::vector<int> part(boost::num_vertices(topology.node));
+  boost::connected_components(topology.node, part.data());
+  for (const auto vertex : boost::make_iterator_range(boost::vertices(topology.node)))
+    if (part[vertex] != part[topology.gpu_vertices.front()])
+      throw std::invalid_argument(fmt::format("{} is not linked to the GPUs; add its link or leave it out",
+                                              topology.node[vertex].name));
 }
+
+/// Ranks of a group in one node, equally many in every node and group: they divide the group, and blocks of
+/// local * stride ranks fill a node. Where groups do not fill the nodes evenly, some group straddles two
+/// nodes, and the slowest group decides.
+int local_ranks(const Topology& topology, GroupShape shape) {
+  const int used = topology.used_per_node;
+  if (topology.nodes() == 1) return shape.size;
+  if (shape.stride >= used) return 1;
+  int local = std::min(shape.size, used / shape.stride);
+  while (local > 1 && (shape.size % local != 0 || used % (local * shape.stride) != 0)) --local;
+  return local;
+}
+
+/// Whether some group that spans `nodes` neighbouring nodes, counted from a multiple of it, leaves its leaf.
+bool leaves_leaf(const Topology& topology, int nodes) {
+  const int leaf = topology.fabric.nodes_per_leaf;
+  return leaf > 0 && topology.nodes() > leaf && (nodes > leaf || leaf % nodes != 0);
+}
+
+}  // namespace
 
 void complete(Topology& topology) {
   for (const auto vertex : boost::make_iterator_range(boost::vertices(topology.node))) {
@@ -219,10 +206,12 @@ void complete(Topology& topology) {
   if (topology.gpu_vertices.empty()) throw std::invalid_argument("a node needs at least one GPU");
   topology.gpus_per_node = static_cast<int>(topology.gpu_vertices.size());
   topology.nics_per_node = static_cast<int>(topology.nic_vertices.size());
+  const Routes routes(topology.node, topology.gpu_vertices.front());
   for (const NodeVertex gpu : topology.gpu_vertices)
-    if (gpu != topology.gpu_vertices.front() && route(topology, topology.gpu_vertices.front(), gpu).empty())
+    if (routes.hops(gpu) < 0)
       throw std::invalid_argument(fmt::format("{} is not connected to {}", topology.node[gpu].name,
                                               topology.node[topology.gpu_vertices.front()].name));
+  refuse_loose_vertices(topology);
   if (topology.fabric.kind != FabricKind::none && topology.nic_vertices.empty())
     throw std::invalid_argument("a fabric needs NICs in the node");
   topology.nvlink_domain = nvlink_domain_of(topology);
@@ -242,15 +231,13 @@ GroupPath group_path(const Topology& topology, GroupShape shape) {
   GroupPath path;
   path.size = shape.size;
   if (shape.size <= 1) return path;
-  const int used = topology.used_per_node;
-  int local = shape.stride >= used ? 1 : std::min(shape.size, used / shape.stride);
-  while (shape.size % local != 0) --local;
-  path.local = local;
-  path.nodes = shape.size / local;
-  if (local > 1) fill_local(topology, path, shape.stride);
+  path.local = local_ranks(topology, shape);
+  path.nodes = shape.size / path.local;
+  if (path.local > 1) fill_local(topology, path, shape.stride);
   if (path.nodes > 1) {
+    const int used = topology.used_per_node;
     const int span = std::max(path.nodes, (shape.size * shape.stride + used - 1) / used);
-    fill_network(topology, path, span);
+    fill_network(topology, path, leaves_leaf(topology, span));
   }
   return path;
 }
@@ -259,18 +246,25 @@ GroupPath pair_path(const Topology& topology, int from, int to, int count) {
   GroupPath path;
   path.size = 2;
   const int used = topology.used_per_node;
-  if (from / used != to / used) {
+  const int leaf = topology.fabric.nodes_per_leaf;
+  bool crosses_nodes = false, crosses_leaves = false;
+  for (int i = 0; i < count; ++i) {
+    const int a = (from + i) / used, b = (to + i) / used;
+    crosses_nodes = crosses_nodes || a != b;
+    crosses_leaves = crosses_leaves || (leaf > 0 && a / leaf != b / leaf);
+  }
+  if (crosses_nodes) {
     path.local = 1;
     path.nodes = 2;
-    fill_network(topology, path, std::abs(to - from) / used + 1);
+    fill_network(topology, path, crosses_leaves);
     return path;
   }
   path.local = 2;
   path.nodes = 1;
   Flows flows;
-  for (int i = 0; i < count && from % used + i < used && to % used + i < used; ++i)
-    add_route(topology, topology.gpu_vertices[static_cast<std::size_t>(from % used + i)],
-              topology.gpu_vertices[static_cast<std::size_t>(to % used + i)], flows);
+  for (int i = 0; i < count && (from + i) / used == from / used; ++i)
+    add_route(topology, topology.gpu_vertices[static_cast<std::size_t>((from + i) % used)],
+              topology.gpu_vertices[static_cast<std::size_t>((to + i) % used)], flows);
   const Bottleneck worst = slowest(topology, flows);
   path.local_bandwidth = worst.rate;
   path.local_latency = worst.latency;

@@ -91,7 +91,7 @@ struct GroupShape {
 /// What a collective over one group sees when all groups of the same shape run at the same time.
 struct GroupPath {
   int size = 1;
-  int local = 1;                   // ranks of the group in one NVLink domain / node
+  int local = 1;                   // ranks of the group in one node, the same for every node and group
   int nodes = 1;                   // size / local
   BytesPerSecond local_bandwidth;  // busbw that `local` ranks reach among themselves, efficiency included
   Seconds local_latency;           // of one ring step inside the node
@@ -123,12 +123,12 @@ struct Topology {
 };
 
 /// Fills what follows from the node graph and the device: vertex tables, counts, NVLink domain, nearest NICs.
-/// Called by every maker of a topology. Throws std::invalid_argument when a GPU cannot reach the others or,
-/// with a fabric, a NIC.
+/// Called by every maker of a topology. Throws std::invalid_argument when a GPU cannot reach the others or a
+/// NIC of the node, when a vertex hangs on nothing, and when a fabric has no NICs.
 void complete(Topology& topology);
 
-/// The route between two vertices of the node: the fewest links, among those the widest. Empty when from ==
-/// to.
+/// The route between two vertices of the node: the fewest links, among those the widest (class Routes says
+/// who hands on). Empty when from == to and when there is none.
 [[nodiscard]] std::vector<NodeEdge> route(const Topology& topology, NodeVertex from, NodeVertex to);
 
 /// The cluster cut to `gpus` devices: fewer than a node, or evenly over the fewest nodes that hold them.
@@ -136,12 +136,13 @@ void complete(Topology& topology);
 [[nodiscard]] Topology with_gpus(Topology topology, int gpus);
 
 /// Bandwidth and latency of a group when all groups of this shape communicate at once. Routes are the widest
-/// shortest paths in the node graph; flows of concurrent groups add up on shared links and NICs. 1 <= size *
-/// stride <= gpus.
+/// shortest paths in the node graph; flows of concurrent groups add up on shared links and NICs. Where groups
+/// do not fill the nodes evenly (4 ranks on nodes of 6) some group straddles two nodes, and that one counts.
+/// 1 <= size * stride <= gpus.
 [[nodiscard]] GroupPath group_path(const Topology& topology, GroupShape shape);
 
 /// One transfer from each rank of [from, from + count) to its counterpart in [to, to + count), all at the
-/// same time: what pipeline stages do. `size` is 2 in the result.
+/// same time: what pipeline stages do. Over the network as soon as one pair is. `size` is 2 in the result.
 [[nodiscard]] GroupPath pair_path(const Topology& topology, int from, int to, int count);
 
 }  // namespace tpplan

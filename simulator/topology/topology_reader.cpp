@@ -1,16 +1,19 @@
 #include "simulator/topology/topology_reader.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <map>
 #include <stdexcept>
 
 #include "simulator/topology/device_reader.hpp"
+#include "simulator/topology/ranges.hpp"
 
 namespace tpplan {
 namespace {
 
 constexpr int kMostVertices = 1024;
+constexpr std::int64_t kMostGpus = 1 << 24;
 
 using Named = std::map<std::pair<VertexKind, int>, NodeVertex>;
 
@@ -49,7 +52,9 @@ std::vector<NodeVertex> vertices_of(const Value& value, const Named& known,
   const auto vertex_kind = static_cast<VertexKind>(kind);
   const auto count = counts.find(vertex_kind);
   const int most = count == counts.end() ? 0 : count->second;
-  if (first > last || first < 0 || last >= most)
+  if (first > last)
+    value.fail(fmt::format("'{}' runs backwards; write {}[{}-{}]", text, kind_name, last, first));
+  if (first < 0 || last >= most)
     value.fail(
         fmt::format("'{}' is out of bounds: the node has {} of this kind, counted from 0", text, most));
   std::vector<NodeVertex> vertices;
@@ -60,8 +65,8 @@ std::vector<NodeVertex> vertices_of(const Value& value, const Named& known,
 Link read_link(MapReader& map) {
   Link link;
   link.kind = map.required("kind").choice<LinkKind>(kLinkKindNames);
-  link.bandwidth = map.required("bandwidth").bandwidth();
-  link.latency = map.required("latency").seconds();
+  link.bandwidth = link_rate(map.required("bandwidth"));
+  link.latency = link_latency(map.required("latency"));
   if (const auto share = map.optional("efficiency")) link.efficiency = share->number(0.01, 1);
   const auto label = map.optional("label");
   link.label = label ? label->text() : std::string(kLinkKindNames[static_cast<std::size_t>(link.kind)]);
@@ -116,15 +121,32 @@ Fabric read_fabric(const Value& value) {
   MapReader map = value.map();
   fabric.kind = map.required("kind").choice<FabricKind>(kFabricKindNames);
   if (fabric.kind != FabricKind::none) {
-    fabric.nic_bandwidth = map.required("nic_bandwidth").bandwidth();
+    fabric.nic_bandwidth = link_rate(map.required("nic_bandwidth"));
     if (const auto share = map.optional("efficiency")) fabric.efficiency = share->number(0.01, 1);
-    if (const auto latency = map.optional("latency")) fabric.latency = latency->seconds();
+    if (const auto latency = map.optional("latency")) fabric.latency = link_latency(*latency);
     if (const auto ratio = map.optional("oversubscription")) fabric.oversubscription = ratio->number(1, 1000);
     if (const auto nodes = map.optional("nodes_per_leaf"))
       fabric.nodes_per_leaf = static_cast<int>(nodes->integer(1, 1'000'000));
   }
   map.finish();
   return fabric;
+}
+
+/// `device:` names a file of `devices`, or describes a device, or is a map of what differs from its `base`.
+DeviceSpec read_device_of(const Value& value, const std::filesystem::path& devices) {
+  const auto named = [&](const Value& name) {
+    const std::filesystem::path found = devices / (name.text() + ".yaml");
+    if (std::filesystem::exists(found)) return read_device(found);
+    std::vector<std::string> names;
+    if (std::filesystem::is_directory(devices))
+      for (const auto& entry : std::filesystem::directory_iterator(devices))
+        names.push_back(entry.path().stem().string());
+    std::sort(names.begin(), names.end());
+    name.fail(fmt::format("unknown device '{}'{}", name.text(), did_you_mean(name.text(), names)));
+  };
+  if (!value.is_map()) return named(value);
+  const auto base = value.map().optional("base");
+  return device_from(value, base ? std::optional(named(*base)) : std::nullopt);
 }
 
 }  // namespace
@@ -135,20 +157,7 @@ Topology read_topology(const std::filesystem::path& file, const std::filesystem:
   MapReader map = document.map();
   topology.name = map.required("name").text();
   if (const auto source = map.optional("source")) topology.source = source->text();
-  const Value device = map.required("device");
-  if (device.is_map()) {
-    topology.device = device_from(device);
-  } else {
-    const std::filesystem::path found = devices / (device.text() + ".yaml");
-    if (!std::filesystem::exists(found)) {
-      std::vector<std::string> names;
-      if (std::filesystem::is_directory(devices))
-        for (const auto& entry : std::filesystem::directory_iterator(devices))
-          names.push_back(entry.path().stem().string());
-      device.fail(fmt::format("unknown device '{}'{}", device.text(), did_you_mean(device.text(), names)));
-    }
-    topology.device = read_device(found);
-  }
+  topology.device = read_device_of(map.required("device"), devices);
   const Value node = map.required("node");
   read_node(node, topology);
   if (const auto fabric = map.optional("fabric")) topology.fabric = read_fabric(*fabric);
@@ -162,9 +171,11 @@ Topology read_topology(const std::filesystem::path& file, const std::filesystem:
   }
   if (count > 1 && topology.fabric.kind == FabricKind::none)
     nodes->fail("several nodes need a fabric that joins them");
-  return with_gpus(std::move(topology),
-                   static_cast<int>(std::min<std::int64_t>(
-                       static_cast<std::int64_t>(count) * topology.gpus_per_node, 1 << 24)));
+  const std::int64_t gpus = static_cast<std::int64_t>(count) * topology.gpus_per_node;
+  if (gpus > kMostGpus)
+    nodes->fail(
+        fmt::format("{} nodes of {} GPUs are more than {} GPUs", count, topology.gpus_per_node, kMostGpus));
+  return with_gpus(std::move(topology), static_cast<int>(gpus));
 }
 
 }  // namespace tpplan

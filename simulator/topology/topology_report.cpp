@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <sstream>
 
+#include "simulator/topology/routes.hpp"
+
 namespace tpplan {
 namespace {
 
@@ -48,17 +50,16 @@ TopologyReport report_topology(const Topology& topology) {
   const auto& gpus = topology.gpu_vertices;
   report.bandwidth.assign(gpus.size(), std::vector<BytesPerSecond>(gpus.size()));
   report.connection.assign(gpus.size(), std::vector<std::string>(gpus.size(), "X"));
-  for (std::size_t a = 0; a < gpus.size(); ++a)
+  for (std::size_t a = 0; a < gpus.size(); ++a) {
+    const Routes routes(topology.node, gpus[a]);
     for (std::size_t b = 0; b < gpus.size(); ++b) {
       if (a == b) continue;
-      const std::vector<NodeEdge> edges = route(topology, gpus[a], gpus[b]);
-      BytesPerSecond width{1e30};
-      for (const NodeEdge& edge : edges)
-        width = std::min(width, topology.node[edge].bandwidth * topology.node[edge].efficiency);
-      report.bandwidth[a][b] = width;
+      const std::vector<NodeEdge> edges = routes.to(gpus[b]);
+      report.bandwidth[a][b] = routes.width(gpus[b]);
       report.connection[a][b] = connection_of(topology, edges, gpus[a]);
       if (a == 0) report.routes.push_back(route_words(topology, edges, gpus[a]));
     }
+  }
   // The narrowest step of a ring over everything: inside the node, and between nodes when there are several.
   const GroupPath inside =
       group_path(with_gpus(topology, topology.gpus_per_node), {topology.gpus_per_node, 1});
@@ -82,8 +83,10 @@ std::string to_dot(const Topology& topology) {
                               shapes[static_cast<std::size_t>(topology.node[v].kind)]);
       },
       [&](std::ostream& stream, const NodeEdge& e) {
-        stream << fmt::format("[label=\"{} {}\"]", topology.node[e].label,
-                              to_string(topology.node[e].bandwidth));
+        // A label is the user's text and may hold quotes.
+        const std::string text =
+            fmt::format("{} {}", topology.node[e].label, to_string(topology.node[e].bandwidth));
+        stream << "[label=" << boost::escape_dot_string(text) << "]";
       });
   return out.str();
 }

@@ -1,26 +1,18 @@
 #include <filesystem>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "planner/placement/placement.hpp"
-#include "simulator/document/document.hpp"
 #include "simulator/topology/cluster_builder.hpp"
-#include "simulator/topology/topology_reader.hpp"
 #include "simulator/topology/topology_report.hpp"
+#include "tests/support/topologies.hpp"
 
 namespace tpplan {
 namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kTopologies = std::filesystem::path(TPPLAN_SOURCE_DIR) / "topologies";
-
-Topology shipped(const std::string& name, int gpus) {
-  return with_gpus(read_topology(kTopologies / (name + ".yaml"), kTopologies / "devices"), gpus);
-}
-
-double gigabytes(BytesPerSecond rate) { return rate.value() / 1e9; }
+using namespace testing;
 
 TEST(Topology, EveryShippedMachineLoads) {
   int machines = 0;
@@ -116,20 +108,6 @@ TEST(TopologyReport, MatrixIsSymmetricAndTheWeakestLinkIsNamed) {
   EXPECT_EQ(box.connection[0][1], "PHB");
   EXPECT_EQ(box.connection[0][7], "SYS");
   EXPECT_THAT(to_dot(shipped("dgx-1v", 8)), HasSubstr("graph G {"));
-}
-
-/// Reads a machine whose node map is `node`, with the device of a file.
-std::string error_of(const std::string& text) {
-  const auto file = std::filesystem::temp_directory_path() / "tpplan_topology_test.yaml";
-  std::ofstream(file) << text;
-  std::string message = "no error";
-  try {
-    (void)read_topology(file, kTopologies / "devices");
-  } catch (const ConfigError& error) {
-    message = error.what();
-  }
-  std::filesystem::remove(file);
-  return message;
 }
 
 std::string machine(const std::string& links, const std::string& rest = "") {
