@@ -1,5 +1,3 @@
-// The parser of Boost.Graph that needs no library to link.
-#define BOOST_GRAPH_USE_SPIRIT_PARSER
 #include "simulator/topology/topology_report.hpp"
 
 #include <boost/graph/graphviz.hpp>
