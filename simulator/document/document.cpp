@@ -266,16 +266,23 @@ Value read_document(const std::filesystem::path& file) {
 }
 
 void write_file(const std::filesystem::path& file, std::string_view text) {
-  const std::filesystem::path temporary = file.string() + fmt::format(".{}.tmp", getpid());
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(file, error);
+  const bool in_place = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+                        !std::filesystem::is_directory(status);
+  const std::filesystem::path target =
+      std::filesystem::is_symlink(file, error) ? std::filesystem::weakly_canonical(file, error) : file;
+  const std::filesystem::path temporary =
+      in_place ? file : std::filesystem::path(target.string() + fmt::format(".{}.tmp", getpid()));
   std::ofstream stream(temporary, std::ios::binary);
   stream.write(text.data(), static_cast<std::streamsize>(text.size()));
   stream.close();
-  std::error_code error;
   if (!stream) {
-    std::filesystem::remove(temporary, error);
+    if (!in_place) std::filesystem::remove(temporary, error);
     throw SystemError(fmt::format("{}: cannot be written", file.string()));
   }
-  std::filesystem::rename(temporary, file, error);
+  if (in_place) return;
+  std::filesystem::rename(temporary, target, error);
   if (error) {
     const std::string why = error.message();
     std::filesystem::remove(temporary, error);

@@ -116,7 +116,9 @@ class MapReader {
 /// Read and parse a file. A missing, unreadable or non-regular file is a ConfigError.
 [[nodiscard]] Value read_document(const std::filesystem::path& file);
 
-/// Write `text` to a temporary name in the same folder and rename it onto `file`. Throws SystemError.
+/// Write `text` to a temporary name in the same folder and rename it onto `file`, so that nobody sees half of
+/// it. A link is followed; a pipe or a device is written where it is, because renaming would replace it.
+/// Throws SystemError.
 void write_file(const std::filesystem::path& file, std::string_view text);
 
 }  // namespace tpplan

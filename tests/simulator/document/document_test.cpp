@@ -1,8 +1,12 @@
 #include "simulator/document/document.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace tpplan {
 namespace {
@@ -114,6 +118,27 @@ TEST(Document, FailedWriteLeavesNothingBehind) {
   stream >> text;
   EXPECT_EQ(text, "two");
   std::filesystem::remove(file);
+}
+
+TEST(Document, WritingFollowsALinkAndLeavesAPipeAPipe) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("tpplan_links_{}", getpid());
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder / "file") << "old";
+  std::filesystem::create_symlink("file", folder / "link");
+  write_file(folder / "link", "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  std::string text;
+  std::ifstream(folder / "file") >> text;
+  EXPECT_EQ(text, "new");
+
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const int reader = open((folder / "pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  write_file(folder / "pipe", "through");
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
+  std::array<char, 16> bytes{};
+  EXPECT_EQ(read(reader, bytes.data(), bytes.size()), 7);  // "through"
+  close(reader);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
