@@ -32,6 +32,12 @@ TEST(PlanCodec, RoundTripIsExact) {
   EXPECT_EQ(plan_from(parse_document(plan_to_yaml(before), "plan.yaml")), before);
 }
 
+TEST(PlanCodec, NamesOfFilesMayHoldAnything) {
+  PlanDocument before = document();
+  before.model = "C:\\my \"models\"/it's #1: a\n\tb.yaml";
+  EXPECT_EQ(plan_from(parse_document(plan_to_yaml(before), "plan.yaml")), before);
+}
+
 TEST(PlanCodec, EveryFrameworkRoundTrips) {
   for (const std::string& name : runtime_profile_names()) {
     const RuntimeOptions options = runtime_profile(name).value();
