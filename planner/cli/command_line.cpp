@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "planner/workbench/data_files.hpp"
+#include "planner/workbench/experiment.hpp"
 #include "simulator/document/document.hpp"
 
 namespace tpplan {
@@ -24,13 +26,16 @@ void add_options(VerbParser& parser, Verb verb) {
     if (!option.belongs_to(verb)) continue;
     const std::string name(option.name);
     const std::string spelling = (name == "output" ? "-o," : "") + ("--" + name);
-    if (option.value.empty()) {
+    if (option.kind == OptionKind::flag) {
       parser.app->add_flag(spelling, parser.flags[name], std::string(option.text));
       continue;
     }
-    CLI::Option* added = parser.app->add_option(spelling, parser.given[name],
-                                                fmt::format("{} [{}]", option.text, option.standard));
-    added->type_name(std::string(option.value))->expected(1);
+    const std::string range = range_text(option);
+    const std::string text =
+        fmt::format("{}{}{} [{}]", option.text, range.empty() ? "" : ", ", range, option.standard);
+    CLI::Option* added = parser.app->add_option(spelling, parser.given[name], text);
+    // One value each: what follows it is the verb's bare argument, as in `simulate --trace t.json plan.yaml`.
+    added->type_name(value_form(option))->expected(1)->allow_extra_args(false);
     added->multi_option_policy(option.repeatable ? CLI::MultiOptionPolicy::TakeAll
                                                  : CLI::MultiOptionPolicy::Throw);
   }
@@ -49,7 +54,7 @@ void add_options(VerbParser& parser, Verb verb) {
 
 void apply(const OptionSpec& option, const std::string& text, Settings& settings) {
   try {
-    option.apply(settings, text);
+    set_option(option, settings, text);
   } catch (const std::invalid_argument& error) {
     throw ConfigError(fmt::format("--{}: {}", option.name, error.what()));
   }
@@ -71,7 +76,8 @@ bool is_verb(const std::string& word) {
 
 }  // namespace
 
-std::variant<Command, Notice> parse_command_line(const std::vector<std::string>& arguments) {
+std::variant<Command, Notice> parse_command_line(const std::vector<std::string>& arguments,
+                                                 const std::filesystem::path& program) {
   std::vector<std::string> words = arguments;
   const bool top_level =
       words.empty() || words.front() == "--help" || words.front() == "-h" || words.front() == "--version";
@@ -109,9 +115,7 @@ std::variant<Command, Notice> parse_command_line(const std::vector<std::string>&
     std::reverse(words.begin(), words.end());
     app.parse(words);
   } catch (const CLI::CallForHelp&) {
-    for (const VerbParser& parser : parsers)
-      if (parser.app->parsed()) return Notice{parser.app->help()};
-    return Notice{app.help()};
+    return Notice{app.help()};  // of the verb, when one was given
   } catch (const CLI::CallForVersion& error) {
     return Notice{std::string(error.what()) + "\n"};
   } catch (const CLI::ParseError& error) {
@@ -127,11 +131,14 @@ std::variant<Command, Notice> parse_command_line(const std::vector<std::string>&
     if (const auto extras = parser.app->remaining(); !extras.empty()) fail_on_extras(extras, command.verb);
     if (const auto file = parser.given.find("experiment");
         file != parser.given.end() && !file->second.empty())
-      apply_experiment(file->second.front(), command.settings);
+      apply_experiment(find_file(file->second.front(), find_data_files(program).experiments(), "experiment"),
+                       command.settings);
     apply_all(parser, command.verb, command.settings);
-    if (!positional.empty())
-      for (const OptionSpec& option : option_table())
-        if (option.name == kVerbs[v].positional) apply(option, positional, command.settings);
+    if (positional.empty()) continue;
+    if (!parser.given.at(std::string(kVerbs[v].positional)).empty())
+      throw ConfigError(
+          fmt::format("'{}' and --{} are both given; keep one", positional, kVerbs[v].positional));
+    apply(*find_option(kVerbs[v].positional), positional, command.settings);
   }
   return command;
 }

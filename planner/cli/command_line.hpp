@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,8 +21,10 @@ struct Notice {
   std::string text;
 };
 
-/// Parses the arguments after the program's name. Without a verb the verb is plan. An experiment file is
-/// applied first, the command line over it. Throws ConfigError for every mistake.
-[[nodiscard]] std::variant<Command, Notice> parse_command_line(const std::vector<std::string>& arguments);
+/// Parses the arguments after the program's name. Without a verb the verb is plan. An experiment file (by
+/// path, or a shipped one of the data files of `program`) is applied first, the command line over it. Throws
+/// ConfigError for every mistake.
+[[nodiscard]] std::variant<Command, Notice> parse_command_line(const std::vector<std::string>& arguments,
+                                                               const std::filesystem::path& program);
 
 }  // namespace tpplan

@@ -17,18 +17,28 @@ namespace {
 
 enum ExitCode { kDone = 0, kFailed = 1, kUserMistake = 2, kInfeasible = 3, kInterrupted = 130 };
 
-/// Turns the first SIGINT into a stop request and the second into the end of the process.
+/// Turns the first SIGINT into a stop request and the second into the end of the process. Its own end wakes
+/// the watching thread by SIGUSR1, so that nobody waits for a time-out.
 class InterruptWatch {
  public:
   InterruptWatch() {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
     watcher_ = std::jthread([this](const std::stop_token& end) {
-      const timespec pause{0, 50'000'000};
-      while (!end.stop_requested())
-        if (sigtimedwait(&signals_, nullptr, &pause) == SIGINT && !stop_.request_stop()) _exit(kInterrupted);
+      while (!end.stop_requested()) {
+        int signal = 0;
+        if (sigwait(&signals_, &signal) == 0 && signal == SIGINT && !stop_.request_stop())
+          _exit(kInterrupted);
+      }
     });
+  }
+  InterruptWatch(const InterruptWatch&) = delete;
+  InterruptWatch& operator=(const InterruptWatch&) = delete;
+  ~InterruptWatch() {
+    watcher_.request_stop();
+    pthread_kill(watcher_.native_handle(), SIGUSR1);
   }
   [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
 
@@ -65,11 +75,14 @@ bool bold_on_stdout(Color color) {
   return color == Color::always || (color == Color::automatic && isatty(STDOUT_FILENO) != 0);
 }
 
-template <class Report>
-void print_report(const Report& report, const Settings& settings) {
-  const std::string text = settings.json ? to_json(report) : render(report, bold_on_stdout(settings.color));
+void print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
     throw SystemError("standard output cannot be written");
+}
+
+template <class Report>
+void print_report(const Report& report, const Settings& settings) {
+  print(settings.json ? to_json(report) : render(report, bold_on_stdout(settings.color)));
 }
 
 int run_plan(const Workbench& workbench, const Settings& settings) {
@@ -93,7 +106,7 @@ int run(const Command& command, const Workbench& workbench) {
     case Verb::simulate: {
       const SimulateReport report = workbench.simulate(settings);
       print_report(report, settings);
-      return report.violations.empty() ? kDone : kInfeasible;
+      return report.violations.empty() && report.fits ? kDone : kInfeasible;
     }
     case Verb::check: {
       const CheckReport report = workbench.check(settings);
@@ -103,12 +116,12 @@ int run(const Command& command, const Workbench& workbench) {
     case Verb::explain: {
       const ExplainReport report = workbench.explain(settings);
       print_report(report, settings);
-      return report.fits ? kDone : kInfeasible;
+      return report.violations.empty() && report.fits ? kDone : kInfeasible;
     }
     case Verb::topo: {
       const TopologyReport report = workbench.topology(settings);
       if (settings.dot)
-        fmt::print("{}", to_dot(report.topology));
+        print(to_dot(report.topology));
       else
         print_report(report, settings);
       return kDone;
@@ -121,7 +134,7 @@ int run(const Command& command, const Workbench& workbench) {
       return kDone;
     case Verb::list:
       if (command.options_page)
-        fmt::print("{}", options_markdown());
+        print(options_markdown());
       else
         print_report(workbench.list(), settings);
       return kDone;
@@ -131,12 +144,13 @@ int run(const Command& command, const Workbench& workbench) {
 
 int guarded_main(const std::vector<std::string>& arguments) {
   try {
-    const auto parsed = parse_command_line(arguments);
+    const std::filesystem::path program = "/proc/self/exe";
+    const auto parsed = parse_command_line(arguments, program);
     if (const auto* notice = std::get_if<Notice>(&parsed)) {
-      fmt::print("{}", notice->text);
+      print(notice->text);
       return kDone;
     }
-    return run(std::get<Command>(parsed), Workbench(find_data_files("/proc/self/exe")));
+    return run(std::get<Command>(parsed), Workbench(find_data_files(program)));
   } catch (const ConfigError& error) {
     fmt::print(stderr, "tpplan: {}\n", error.what());
     return kUserMistake;

@@ -100,13 +100,21 @@ std::string headline(const PlanDocument& document, const SimulationReport& repor
       to_string(report.memory.peak()));
 }
 
+std::string not_legal(const Understood& understood, const std::vector<Violation>& violations) {
+  return render_understood(understood) +
+         fmt::format("The plan is not legal:\n{}", violation_lines(violations));
+}
+
+std::string memory_verdict(bool fits, Bytes limit) {
+  return fits ? "" : fmt::format("It does not fit: {} may be used.\n", to_string(limit));
+}
+
 }  // namespace
 
 std::string render(const SimulateReport& report, bool bold) {
-  const std::string head = render_understood(report.understood);
-  if (!report.violations.empty())
-    return head + fmt::format("The plan is not legal:\n{}", violation_lines(report.violations));
-  return head + headline(report.document, report.simulation) + "\n" + stage_table(report, bold) + "\n" +
+  if (!report.violations.empty()) return not_legal(report.understood, report.violations);
+  return render_understood(report.understood) + headline(report.document, report.simulation) +
+         memory_verdict(report.fits, report.limit) + "\n" + stage_table(report, bold) + "\n" +
          memory_table(report.simulation.memory, bold) + "\n" + communication_table(report, bold) + "\n" +
          waterfall(report.simulation.breakdown, report.simulation.step, bold);
 }
@@ -123,9 +131,10 @@ std::string render(const CheckReport& report, bool bold) {
 }
 
 std::string render(const ExplainReport& report, bool bold) {
-  std::string text = render_understood(report.understood) + headline(report.document, report.simulation);
+  if (!report.violations.empty()) return not_legal(report.understood, report.violations);
+  std::string text = render_understood(report.understood) + headline(report.document, report.simulation) +
+                     memory_verdict(report.fits, report.limit);
   if (!report.fits) {
-    text += fmt::format("It does not fit: {} may be used.\n", to_string(report.limit));
     text += report.smallest_fit
                 ? fmt::format("Smallest change that fits: {}; then {} ({:+.1f} %), {}\n",
                               report.smallest_fit->what, to_string(report.smallest_fit->report.step),
@@ -233,7 +242,8 @@ std::string render(const ListReport& report, bool) {
     return fmt::format("{}\n  {}\n", what, fmt::join(names, "\n  "));
   };
   return line("models", report.models) + line("topologies", report.topologies) +
-         line("devices", report.devices) + line("frameworks", report.frameworks);
+         line("devices", report.devices) + line("experiments", report.experiments) +
+         line("frameworks", report.frameworks);
 }
 
 }  // namespace tpplan

@@ -143,7 +143,9 @@ std::string to_json(const SimulateReport& report) {
   Json json = json_of(report.understood);
   json["plan"] = json_of(report.document.plan);
   json["violations"] = json_of(report.violations);
+  json["memory_limit_bytes"] = report.limit.value();
   if (!report.violations.empty()) return text_of(json);
+  json["fits"] = report.fits;
   json["simulation"] = json_of(report.simulation);
   Json busy = Json::array();
   for (const Seconds s : report.simulation.rank_compute) busy.push_back(s.value());
@@ -171,8 +173,11 @@ std::string to_json(const CheckReport& report) {
 std::string to_json(const ExplainReport& report) {
   Json json = json_of(report.understood);
   json["plan"] = json_of(report.document.plan);
-  json["simulation"] = json_of(report.simulation);
+  json["violations"] = json_of(report.violations);
+  json["memory_limit_bytes"] = report.limit.value();
+  if (!report.violations.empty()) return text_of(json);
   json["fits"] = report.fits;
+  json["simulation"] = json_of(report.simulation);
   json["changes"] = Json::array();
   for (const Change& change : report.changes) json["changes"].push_back(json_of(change));
   if (report.smallest_fit) json["smallest_fit"] = json_of(*report.smallest_fit);
@@ -254,6 +259,7 @@ std::string to_json(const ListReport& report) {
   return text_of({{"models", report.models},
                   {"topologies", report.topologies},
                   {"devices", report.devices},
+                  {"experiments", report.experiments},
                   {"frameworks", report.frameworks}});
 }
 

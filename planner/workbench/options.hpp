@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,30 +25,47 @@ inline constexpr std::array<VerbSpec, 8> kVerbs{{
     {"topo", "topology", "what was understood of a machine: bandwidths, routes, the weakest link"},
     {"model", "model", "parameters, FLOPs and activations by operator, legal tensor-parallel degrees"},
     {"validate", "folder", "predict measured training runs and report the errors"},
-    {"list", "", "shipped models, topologies, devices and frameworks"},
+    {"list", "", "shipped models, topologies, devices, experiments and frameworks"},
 }};
 
-/// One option: from this table come the flags, --help, the keys of the experiment file and the reference
-/// page.
+/// What an option takes: a form has one kind of field for each. `shipped` is a path or the name of a shipped
+/// file.
+enum class OptionKind : std::uint8_t { flag, integer, share, choice, batch, axis, shipped, file, folder };
+
+/// One option: from this table come the flags, --help, the keys of the experiment file, the reference page
+/// and the fields of a form.
 struct OptionSpec {
-  std::string_view name;      // "global-batch"
-  std::string_view value;     // what is to be given, with its unit: "N tokens | N samples"; empty: a flag
-  std::string_view standard;  // default, in words
+  std::string_view name;  // "global-batch"
+  OptionKind kind = OptionKind::flag;
+  std::string_view unit;                      // what an integer counts
+  std::int64_t lowest = 0, highest = 0;       // of an integer
+  std::span<const std::string_view> choices;  // of a choice
+  std::string_view standard;                  // default, in words
   std::string_view text;
   std::uint32_t verbs = 0;    // bit by Verb
   bool in_experiment = true;  // may stand in an experiment file
-  bool repeatable = false;
-  /// Sets the option from its text. Throws std::invalid_argument with what would be right.
-  void (*apply)(Settings&, std::string_view) = nullptr;
+  bool repeatable = false;    // may be given several times
+  bool list = false;          // takes several values with commas between
+  /// Stores a text that set_option has checked.
+  void (*store)(Settings&, std::string_view) = nullptr;
 
   [[nodiscard]] bool belongs_to(Verb verb) const { return (verbs >> static_cast<unsigned>(verb) & 1U) != 0; }
 };
 
 [[nodiscard]] std::span<const OptionSpec> option_table();
 
-/// Sets every key of an experiment file. Lists are given as lists or as "a,b". Throws ConfigError with the
-/// place.
-void apply_experiment(const std::filesystem::path& file, Settings& settings);
+/// The option of that name; nullptr when there is none.
+[[nodiscard]] const OptionSpec* find_option(std::string_view name);
+
+/// Checks the text against kind, range and choices, and stores it. Throws std::invalid_argument with what
+/// would be right.
+void set_option(const OptionSpec& option, Settings& settings, std::string_view text);
+
+/// What is to be given: "N", "bf16 | fp16 | fp32", "STAGE[,STAGE]"; empty for a flag.
+[[nodiscard]] std::string value_form(const OptionSpec& option);
+
+/// Which values are accepted: "1 to 1000", "0 to less than 1"; empty when the value form says it all.
+[[nodiscard]] std::string range_text(const OptionSpec& option);
 
 /// The reference page docs/options.md.
 [[nodiscard]] std::string options_markdown();

@@ -31,7 +31,9 @@ struct SimulateReport {
   PlanDocument document;
   SimulationReport simulation;  // with its timeline
   Bytes saved_per_layer;        // activations of a layer and micro-batch
-  std::vector<Violation> violations;
+  bool fits = true;
+  Bytes limit;                        // memory that may be used
+  std::vector<Violation> violations;  // when not empty, the plan was not simulated
 };
 
 /// Legal and fitting, or every rule that is broken.
@@ -58,6 +60,7 @@ struct ExplainReport {
   SimulationReport simulation;
   bool fits = true;
   Bytes limit;
+  std::vector<Violation> violations;   // when not empty, there is nothing to explain
   std::vector<Change> changes;         // best first
   std::optional<Change> smallest_fit;  // for a plan that does not fit
 };
@@ -73,7 +76,7 @@ struct ModelReport {
 };
 
 struct ListReport {
-  std::vector<std::string> models, topologies, devices, frameworks;
+  std::vector<std::string> models, topologies, devices, experiments, frameworks;
 };
 
 }  // namespace tpplan

@@ -119,9 +119,11 @@ SimulateReport Workbench::simulate(const Settings& settings) const {
   SimulateReport report{.understood = std::move(understood), .document = std::move(document)};
   const Problem& problem = report.understood.problem;
   const ParallelPlan& plan = report.document.plan;
+  report.limit = memory_limit(problem, settings);
   report.violations = violations(problem, plan);
   if (!report.violations.empty()) return report;
   report.simulation = simulate_plan(problem, cost_model(problem, settings), plan, true);
+  report.fits = report.simulation.memory.peak() <= report.limit;
   report.saved_per_layer =
       layer_memory(problem, plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute).saved;
   if (!settings.trace.empty())
@@ -157,12 +159,10 @@ ExplainReport Workbench::explain(const Settings& settings) const {
   ExplainReport report{.understood = std::move(understood), .document = std::move(document)};
   const Problem& problem = report.understood.problem;
   const ParallelPlan& plan = report.document.plan;
-  const std::vector<Violation> broken = violations(problem, plan);
-  if (!broken.empty())
-    throw ConfigError(fmt::format("{}: not a legal plan: {}; `tpplan check` lists every rule", settings.plan,
-                                  broken.front().message));
-  const AnalyticCostModel model = cost_model(problem, settings);
   report.limit = memory_limit(problem, settings);
+  report.violations = violations(problem, plan);
+  if (!report.violations.empty()) return report;
+  const AnalyticCostModel model = cost_model(problem, settings);
   report.simulation = simulate_plan(problem, model, plan);
   report.fits = report.simulation.memory.peak() <= report.limit;
   report.changes = single_changes(problem, model, plan, report.limit);
@@ -205,7 +205,7 @@ ValidationReport Workbench::validate(const Settings& settings) const {
 
 ListReport Workbench::list() const {
   return {shipped_names(files_.models()), shipped_names(files_.topologies()), shipped_names(files_.devices()),
-          runtime_profile_names()};
+          shipped_names(files_.experiments()), runtime_profile_names()};
 }
 
 std::string describe(const ParallelPlan& p) {

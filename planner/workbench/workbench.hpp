@@ -18,10 +18,11 @@ class Workbench {
   /// Searches; writes the best plan to Settings::output (plan.yaml when empty) if there is one.
   [[nodiscard]] PlanReport plan(const Settings& settings, const std::stop_token& stop = {},
                                 const Progress& progress = {}) const;
-  /// Writes Settings::trace when given. An illegal plan is not simulated: `violations` says why.
+  /// Writes Settings::trace when given. An illegal plan is not simulated: `violations` says why. One that
+  /// does not fit is, so that its memory can be studied.
   [[nodiscard]] SimulateReport simulate(const Settings& settings) const;
   [[nodiscard]] CheckReport check(const Settings& settings) const;
-  /// An illegal plan is a ConfigError here; `check` lists its rules.
+  /// An illegal plan is not simulated: `violations` says why.
   [[nodiscard]] ExplainReport explain(const Settings& settings) const;
   [[nodiscard]] TopologyReport topology(const Settings& settings) const;
   [[nodiscard]] ModelReport model(const Settings& settings) const;

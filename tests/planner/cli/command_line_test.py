@@ -55,6 +55,10 @@ def user_mistakes(folder):
         "missing value": (["--model", "gpt10b", "--gpus"], r"--gpus"),
         "twice": (["--model", "gpt10b", "--gpus", "8", "--gpus", "16"], r"--gpus"),
         "plan is no file": (["simulate", "none.yaml"], r"none.yaml: no such file"),
+        "plan given twice": (["check", "a.yaml", "--plan", "b.yaml"], r"'a.yaml' and --plan are both given"),
+        "one argument too many": (["check", "a.yaml", "b.yaml"], r"unknown argument 'b.yaml'"),
+        "argument after an option": (["--model", "gpt10b", "--gpus", "8", "16"], r"unknown argument '16'"),
+        "axis without value": (["--model", "gpt10b", "--gpus", "8", "--fix", "tp"], r"--fix: 'tp' must be axis=value"),
         "validate nothing": (["validate", "/nowhere"], r"/nowhere: no such folder"),
     }
     for name, (arguments, message) in cases.items():
@@ -82,13 +86,16 @@ def plan_and_the_verbs(folder):
     check_trace(json.loads((folder / "t.json").read_text()))
     expect("check", run("check", "--plan", "best.yaml", cwd=folder), 0, stdout=r"Legal, and it fits")
     expect("explain", run("explain", "best.yaml", cwd=folder), 0, stdout=r"single change")
+    # What follows an option's value is the verb's own argument.
+    expect("argument last", run("simulate", "--trace", "t2.json", "--max-tp", "8", "best.yaml", cwd=folder), 0, stdout=r"ideal compute")
+    expect("topo, argument last", run("topo", "--gpus", "4", "dgx-1v", cwd=folder), 0, stdout=r"Weakest link")
     expect("topo", run("topo", "dgx-a100-80g", cwd=folder), 0, stdout=r"Weakest link: NIC")
     expect("dot", run("topo", "dgx-1v", "--dot", cwd=folder), 0, stdout=r"^graph G \{")
     expect("model", run("model", "llama-3-8b", cwd=folder), 0, stdout=r"8030261248 parameters")
     expect("list", run("list", cwd=folder), 0, stdout=r"gpt10b")
     expect("version", run("--version", cwd=folder), 0, stdout=r"tpplan \d")
     expect("help", run("--help", cwd=folder), 0, stdout=r"simulate")
-    expect("help of a verb", run("plan", "--help", cwd=folder), 0, stdout=r"--global-batch")
+    expect("help of a verb", run("plan", "--help", cwd=folder), 0, stdout=r"Usage: tpplan plan (.|\n)*--global-batch")
     for verb in (["--model", "tiny-gpt2", "--gpus", "4"], ["simulate", "best.yaml"], ["check", "best.yaml"], ["explain", "best.yaml"],
                  ["topo", "dgx-h100"], ["model", "gpt10b"], ["list"], ["validate", SOURCE / "tests/validation/runs"]):
         result = run(*verb, "--json", cwd=folder)
@@ -121,7 +128,36 @@ def infeasible_and_illegal(folder):
     (folder / "p.yaml").write_text(re.sub(r"\ndp: \d+", "\ndp: 3", text))
     expect("illegal plan", run("check", "p.yaml", cwd=folder), 3, stdout=r"world_size: .*; try ")
     expect("illegal plan is not simulated", run("simulate", "p.yaml", cwd=folder), 3, stdout=r"not legal")
-    expect("illegal plan is not explained", run("explain", "p.yaml", cwd=folder), 2, stderr=r"not a legal plan")
+    expect("illegal plan is not explained", run("explain", "p.yaml", cwd=folder), 3, stdout=r"not legal:\n.*world_size: .*; try ")
+    result = run("explain", "p.yaml", "--json", cwd=folder)
+    expect("illegal plan, explained as JSON", result, 3)
+    if "world_size" not in [v["rule"] for v in json.loads(result.stdout)["violations"]] or "simulation" in json.loads(result.stdout):
+        failures.append("illegal plan: JSON lacks its rule, or holds figures")
+
+
+def plan_that_does_not_fit(folder):
+    """llama-3-8b whole on each GPU: 8.03e9 x 16 B of weights, gradients and optimizer are 128 GB of 85 GB."""
+    run("--model", "llama-3-8b", "--gpus", "8", "--fix", "tp=1", "--fix", "pp=1", cwd=folder)
+    text = re.sub(r"\nzero: \d", "\nzero: 0", (folder / "plan.yaml").read_text())
+    (folder / "big.yaml").write_text(text)
+    for verb in ("check", "simulate", "explain"):
+        expect(f"{verb} of a plan that does not fit", run(verb, "big.yaml", cwd=folder), 3, stdout=r"does not fit|that may be used")
+        expect(f"{verb} of it as JSON", run(verb, "big.yaml", "--json", cwd=folder), 3)
+    expect("smallest change", run("explain", "big.yaml", cwd=folder), 3, stdout=r"Smallest change that fits: .*; then .* \([+-]")
+
+
+def outputs_that_fail(folder):
+    """A result that cannot be written is a failure of the machine, whatever was to be printed."""
+    for arguments in (["--model", "tiny-gpt2", "--gpus", "1"], ["topo", "dgx-1v", "--dot"], ["list"], ["list", "--options"], ["--help"],
+                      ["--version"]):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([PROGRAM, *arguments], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        if result.returncode != 1 or result.stderr != "tpplan: standard output cannot be written\n":
+            failures.append(f"full disk, {arguments}: exit code {result.returncode}, {result.stderr!r}")
+    expect("unwritable plan", run("--model", "tiny-gpt2", "--gpus", "1", "-o", "no/such/x.yaml", cwd=folder), 1, stderr=r"x.yaml: cannot be written")
+    (folder / "odd 'name\": #1.yaml").write_text((SOURCE / "configs/models/tiny-gpt2.yaml").read_text())
+    run("--model", "odd 'name\": #1.yaml", "--gpus", "1", "-o", "odd.yaml", cwd=folder)
+    expect("a model of any name", run("check", "odd.yaml", cwd=folder), 0)
 
 
 def extremes(folder):
@@ -164,6 +200,8 @@ def experiment_and_precedence(folder):
         failures.append("experiment: the command line does not win")
     experiment.write_text("model: tiny-gpt2\ngpus: eight\n")
     expect("experiment mistake", run("--experiment", experiment, cwd=folder), 2, stderr=r"e.yaml:2:7: gpus: 'eight' must be a whole")
+    expect("shipped experiment", run("--experiment", "gpt10b-128", "--top", "1", cwd=folder), 0, stdout=r"Cluster .*: 16 x 8 x (.|\n)*Best: tp ")
+    expect("unknown experiment", run("--experiment", "gpt10b-12", cwd=folder), 2, stderr=r"no shipped experiment of that name; did you mean 'gpt10b-128'\?")
     experiment.write_text("modle: tiny-gpt2\n")
     expect("experiment key", run("--experiment", experiment, cwd=folder), 2, stderr=r"did you mean 'model'\?")
 
@@ -175,7 +213,7 @@ def options_page(folder):
 
 
 def main():
-    for part in (user_mistakes, plan_and_the_verbs, infeasible_and_illegal, extremes, interrupt, experiment_and_precedence, options_page):
+    for part in (user_mistakes, plan_and_the_verbs, infeasible_and_illegal, plan_that_does_not_fit, outputs_that_fail, extremes, interrupt, experiment_and_precedence, options_page):
         with tempfile.TemporaryDirectory() as folder:
             part(pathlib.Path(folder))
     print("\n".join(failures) or "all as expected")
