@@ -116,6 +116,10 @@ class MapReader {
 /// Read and parse a file. A missing, unreadable or non-regular file is a ConfigError.
 [[nodiscard]] Value read_document(const std::filesystem::path& file);
 
+/// `text` as a double-quoted YAML scalar: a JSON string is one, with quotes, backslashes and line ends
+/// escaped.
+[[nodiscard]] std::string yaml_string(const std::string& text);
+
 /// Write `text` to a temporary name in the same folder and rename it onto `file`, so that nobody sees half of
 /// it. A link is followed; a pipe or a device is written where it is, because renaming would replace it.
 /// Throws SystemError.

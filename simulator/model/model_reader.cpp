@@ -1,7 +1,6 @@
 #include "simulator/model/model_reader.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "simulator/model/hugging_face.hpp"
 #include "simulator/model/model_limits.hpp"
@@ -150,11 +149,9 @@ ModelSpec read_model(const std::filesystem::path& file) {
 
 std::string model_to_yaml(const ModelSpec& m) {
   const bool llama = m.family == "llama" || (m.family != "gpt" && m.norm == NormKind::rms_norm);
-  // A JSON string is a YAML string, whatever the name holds.
-  std::string text =
-      fmt::format("name: {}\nfamily: {}\nlayers: {}\nhidden: {}\nheads: {}\nkv_heads: {}\nhead_dim: {}\n",
-                  nlohmann::json(m.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                  llama ? "llama" : "gpt", m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim);
+  std::string text = fmt::format(
+      "name: {}\nfamily: {}\nlayers: {}\nhidden: {}\nheads: {}\nkv_heads: {}\nhead_dim: {}\n",
+      yaml_string(m.name), llama ? "llama" : "gpt", m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim);
   text += fmt::format("ffn: {}\nvocabulary: {}\n", m.ffn, m.vocabulary);
   if (m.sequence > 0) text += fmt::format("sequence: {}\n", m.sequence);
   if (m.max_positions > 0) text += fmt::format("max_positions: {}\n", m.max_positions);

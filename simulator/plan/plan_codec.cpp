@@ -1,7 +1,6 @@
 #include "simulator/plan/plan_codec.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "simulator/plan/runtime_codec.hpp"
 
@@ -30,11 +29,6 @@ std::vector<Stage> read_stages(const Value& value) {
   return stages;
 }
 
-/// A JSON string is a double-quoted scalar of YAML 1.2: quotes, backslashes and line ends are escaped.
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 }  // namespace
 
 std::string plan_to_yaml(const PlanDocument& document) {
@@ -42,7 +36,7 @@ std::string plan_to_yaml(const PlanDocument& document) {
   std::string text = fmt::format(
       "# Written by tpplan. `tpplan simulate --plan` shows it in depth, `tpplan check --plan` its rules.\n"
       "model: {}\ntopology: {}\ngpus: {}\n",
-      quoted(document.model), quoted(document.topology), document.gpus);
+      yaml_string(document.model), yaml_string(document.topology), document.gpus);
   text +=
       fmt::format("tp: {}\ncp: {}\ndp: {}\npp: {}\nep: {}\nvpp: {}\n", p.tp, p.cp, p.dp, p.pp, p.ep, p.vpp);
   text +=
