@@ -4,7 +4,7 @@
 
 BUILD ?= build/release
 JOBS ?= $(shell nproc)
-PACKAGES = g++ cmake ninja-build libeigen3-dev libboost-graph-dev libyaml-cpp-dev nlohmann-json3-dev libfmt-dev \
+PACKAGES = g++ cmake ninja-build libboost-graph-dev libyaml-cpp-dev nlohmann-json3-dev libfmt-dev \
            libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev python3
 FORMAT_PACKAGES = clang-format
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp')

@@ -122,7 +122,7 @@ std::string render(const SimulateReport& report, bool bold) {
 std::string render(const CheckReport& report, bool bold) {
   std::string text =
       render_understood(report.understood) + fmt::format("Plan     {}\n", describe(report.document.plan));
-  text += report.violations.empty() ? "Legal, and it fits.\n"
+  text += report.violations.empty() ? "Legal, and it fits. No send waits for a receive that never comes.\n"
                                     : fmt::format("Broken rules:\n{}", violation_lines(report.violations));
   if (report.memory)
     text += fmt::format("{} may be used of each device.\n\n", to_string(report.limit)) +

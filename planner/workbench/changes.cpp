@@ -109,10 +109,10 @@ std::vector<Change> single_changes(const Problem& problem, const CostModel& mode
 }
 
 std::optional<Change> smallest_fitting_change(const Problem& problem, const CostModel& model,
-                                              const ParallelPlan& plan, Bytes limit) {
+                                              const ParallelPlan& plan, Bytes limit,
+                                              const std::vector<Change>& singles) {
+  if (!singles.empty() && singles.front().fits) return singles.front();
   const Seconds before = simulate_plan(problem, model, plan).step;
-  std::vector<Change> singles = single_changes(problem, model, plan, limit);
-  if (!singles.empty() && singles.front().fits) return std::move(singles.front());
   std::vector<Change> pairs;
   for (const Change& first : singles)
     for (const Variant& second : variants_of(problem, first.plan)) {

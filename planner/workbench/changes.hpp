@@ -13,8 +13,10 @@ namespace tpplan {
 [[nodiscard]] std::vector<Change> single_changes(const Problem& problem, const CostModel& model,
                                                  const ParallelPlan& plan, Bytes limit);
 
-/// For a plan that does not fit: the fastest single change that fits, or else the fastest pair of changes.
+/// For a plan that does not fit, from its single changes: the fastest that fits, or else the fastest pair of
+/// changes.
 [[nodiscard]] std::optional<Change> smallest_fitting_change(const Problem& problem, const CostModel& model,
-                                                            const ParallelPlan& plan, Bytes limit);
+                                                            const ParallelPlan& plan, Bytes limit,
+                                                            const std::vector<Change>& singles);
 
 }  // namespace tpplan

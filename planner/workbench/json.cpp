@@ -104,6 +104,14 @@ Json json_of(const std::vector<Violation>& violations) {
   return list;
 }
 
+Json json_of_verdict(const PlanVerdict& verdict) {
+  Json json = json_of(verdict.understood);
+  json["plan"] = json_of(verdict.document.plan);
+  json["violations"] = json_of(verdict.violations);
+  json["memory_limit_bytes"] = verdict.limit.value();
+  return json;
+}
+
 Json json_of(const Change& c) {
   return {{"change", c.what},
           {"step_s", c.report.step.value()},
@@ -140,10 +148,7 @@ std::string to_json(const PlanReport& report) {
 }
 
 std::string to_json(const SimulateReport& report) {
-  Json json = json_of(report.understood);
-  json["plan"] = json_of(report.document.plan);
-  json["violations"] = json_of(report.violations);
-  json["memory_limit_bytes"] = report.limit.value();
+  Json json = json_of_verdict(report);
   if (!report.violations.empty()) return text_of(json);
   json["fits"] = report.fits;
   json["simulation"] = json_of(report.simulation);
@@ -162,19 +167,13 @@ std::string to_json(const SimulateReport& report) {
 }
 
 std::string to_json(const CheckReport& report) {
-  Json json = json_of(report.understood);
-  json["plan"] = json_of(report.document.plan);
-  json["violations"] = json_of(report.violations);
-  json["memory_limit_bytes"] = report.limit.value();
+  Json json = json_of_verdict(report);
   if (report.memory) json["memory_bytes"] = json_of(*report.memory);
   return text_of(json);
 }
 
 std::string to_json(const ExplainReport& report) {
-  Json json = json_of(report.understood);
-  json["plan"] = json_of(report.document.plan);
-  json["violations"] = json_of(report.violations);
-  json["memory_limit_bytes"] = report.limit.value();
+  Json json = json_of_verdict(report);
   if (!report.violations.empty()) return text_of(json);
   json["fits"] = report.fits;
   json["simulation"] = json_of(report.simulation);

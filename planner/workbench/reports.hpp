@@ -26,23 +26,23 @@ struct PlanReport {
   std::vector<std::string> reasons;  // why the first plan beats the next ones
 };
 
-struct SimulateReport {
+/// A plan with what it is for, and which rules it breaks: what every verb of a plan begins with.
+struct PlanVerdict {
   Understood understood;
   PlanDocument document;
+  Bytes limit;                        // memory that may be used
+  std::vector<Violation> violations;  // when not empty, the plan cannot be simulated
+};
+
+struct SimulateReport : PlanVerdict {
   SimulationReport simulation;  // with its timeline
   Bytes saved_per_layer;        // activations of a layer and micro-batch
   bool fits = true;
-  Bytes limit;                        // memory that may be used
-  std::vector<Violation> violations;  // when not empty, the plan was not simulated
 };
 
-/// Legal and fitting, or every rule that is broken.
-struct CheckReport {
-  Understood understood;
-  PlanDocument document;
-  std::vector<Violation> violations;   // memory among them
+/// Legal and fitting, or every rule that is broken, memory among them.
+struct CheckReport : PlanVerdict {
   std::optional<MemoryReport> memory;  // when the plan is legal
-  Bytes limit;                         // memory that may be used
 };
 
 /// One or two settings of a plan changed, everything else as it was.
@@ -54,13 +54,9 @@ struct Change {
   bool fits = true;
 };
 
-struct ExplainReport {
-  Understood understood;
-  PlanDocument document;
+struct ExplainReport : PlanVerdict {
   SimulationReport simulation;
   bool fits = true;
-  Bytes limit;
-  std::vector<Violation> violations;   // when not empty, there is nothing to explain
   std::vector<Change> changes;         // best first
   std::optional<Change> smallest_fit;  // for a plan that does not fit
 };

@@ -52,51 +52,53 @@ Topology Workbench::load_topology(const std::string& given, int gpus, std::strin
                                   topology.gpus_per_node));
   Placement placed = place_ranks(std::move(topology));
   placement = std::move(placed.explanation);
-  const int used = gpus > 0 ? gpus : placed.topology.gpus_per_node;
+  const int used = gpus > 0 ? gpus : placed.topology.gpus;
   return with_gpus(std::move(placed.topology), used);
+}
+
+Understood Workbench::load(const Settings& settings, const std::string& model, const std::string& topology,
+                           int gpus) const {
+  Understood u{.model_file = model, .topology_file = topology};
+  u.problem.model = read_model(find_file(model, files_.models(), "model"));
+  u.problem.topology = load_topology(topology, gpus, u.placement);
+  u.problem.max_tp = settings.max_tp;
+  u.problem.causal_flops = settings.causal_flops;
+  return u;
 }
 
 Understood Workbench::understand(const Settings& settings) const {
   if (settings.model.empty())
     throw ConfigError("--model is missing: a file, or one of the models of `tpplan list`");
   if (settings.gpus == 0) throw ConfigError("--gpus is missing: the number of devices to plan for");
-  Understood u;
-  u.model_file = settings.model;
-  u.topology_file = settings.topology.empty() ? kDefaultTopology : settings.topology;
+  Understood u = load(settings, settings.model,
+                      settings.topology.empty() ? kDefaultTopology : settings.topology, settings.gpus);
   Problem& p = u.problem;
-  p.model = read_model(find_file(settings.model, files_.models(), "model"));
-  p.topology = load_topology(u.topology_file, settings.gpus, u.placement);
   p.sequence = settings.sequence > 0 ? settings.sequence : p.model.sequence;
   if (p.sequence <= 0)
     throw ConfigError(fmt::format("{}: the model states no sequence; give --seq", settings.model));
   p.global_batch = samples_of(settings, p.model, p.sequence);
   p.precision = settings.precision;
   p.runtime = runtime_profile(settings.framework).value();
-  p.max_tp = settings.max_tp;
-  p.causal_flops = settings.causal_flops;
   return u;
 }
 
-std::pair<PlanDocument, Understood> Workbench::understand_plan(const Settings& settings) const {
+PlanVerdict Workbench::judge(const Settings& settings) const {
   if (settings.plan.empty()) throw ConfigError("--plan is missing: a plan.yaml");
-  std::pair<PlanDocument, Understood> result;
-  auto& [document, u] = result;
+  PlanVerdict verdict;
+  PlanDocument& document = verdict.document;
   document = read_plan(find_file(settings.plan, files_.experiments(), "plan"));
   if (!settings.model.empty()) document.model = settings.model;
   if (!settings.topology.empty()) document.topology = settings.topology;
   if (settings.gpus > 0) document.gpus = settings.gpus;
-  u.model_file = document.model;
-  u.topology_file = document.topology;
-  Problem& p = u.problem;
-  p.model = read_model(find_file(document.model, files_.models(), "model"));
-  p.topology = load_topology(document.topology, document.gpus, u.placement);
+  verdict.understood = load(settings, document.model, document.topology, document.gpus);
+  Problem& p = verdict.understood.problem;
   p.sequence = document.plan.sequence;
   p.global_batch = document.plan.global_batch;
   p.precision = document.plan.precision;
   p.runtime = document.plan.runtime;
-  p.max_tp = settings.max_tp;
-  p.causal_flops = settings.causal_flops;
-  return result;
+  verdict.limit = memory_limit(p, settings);
+  verdict.violations = violations(p, document.plan);
+  return verdict;
 }
 
 PlanReport Workbench::plan(const Settings& settings, const std::stop_token& stop,
@@ -115,12 +117,9 @@ PlanReport Workbench::plan(const Settings& settings, const std::stop_token& stop
 }
 
 SimulateReport Workbench::simulate(const Settings& settings) const {
-  auto [document, understood] = understand_plan(settings);
-  SimulateReport report{.understood = std::move(understood), .document = std::move(document)};
+  SimulateReport report{judge(settings)};
   const Problem& problem = report.understood.problem;
   const ParallelPlan& plan = report.document.plan;
-  report.limit = memory_limit(problem, settings);
-  report.violations = violations(problem, plan);
   if (!report.violations.empty()) return report;
   report.simulation = simulate_plan(problem, cost_model(problem, settings), plan, true);
   report.fits = report.simulation.memory.peak() <= report.limit;
@@ -132,18 +131,18 @@ SimulateReport Workbench::simulate(const Settings& settings) const {
 }
 
 CheckReport Workbench::check(const Settings& settings) const {
-  auto [document, understood] = understand_plan(settings);
-  CheckReport report{.understood = std::move(understood), .document = std::move(document)};
+  CheckReport report{judge(settings)};
   const Problem& problem = report.understood.problem;
   const ParallelPlan& plan = report.document.plan;
-  report.limit = memory_limit(problem, settings);
-  report.violations = violations(problem, plan);
   if (!report.violations.empty()) return report;
+  if (const auto deadlock = find_deadlock(schedule_of(plan))) throw std::logic_error(*deadlock);
   const LayerMemory layer =
       layer_memory(problem, plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute);
   report.memory = memory_report(problem, plan, block_parameters(problem.model, plan.tp), layer);
   if (report.memory->peak() > report.limit) {
-    const auto change = smallest_fitting_change(problem, cost_model(problem, settings), plan, report.limit);
+    const AnalyticCostModel model = cost_model(problem, settings);
+    const auto change = smallest_fitting_change(problem, model, plan, report.limit,
+                                                single_changes(problem, model, plan, report.limit));
     report.violations.push_back(
         {Rule::memory,
          fmt::format("pipeline rank {} needs {} of the {} that may be used", report.memory->worst(),
@@ -155,26 +154,23 @@ CheckReport Workbench::check(const Settings& settings) const {
 }
 
 ExplainReport Workbench::explain(const Settings& settings) const {
-  auto [document, understood] = understand_plan(settings);
-  ExplainReport report{.understood = std::move(understood), .document = std::move(document)};
+  ExplainReport report{judge(settings)};
   const Problem& problem = report.understood.problem;
   const ParallelPlan& plan = report.document.plan;
-  report.limit = memory_limit(problem, settings);
-  report.violations = violations(problem, plan);
   if (!report.violations.empty()) return report;
   const AnalyticCostModel model = cost_model(problem, settings);
   report.simulation = simulate_plan(problem, model, plan);
   report.fits = report.simulation.memory.peak() <= report.limit;
   report.changes = single_changes(problem, model, plan, report.limit);
-  if (!report.fits) report.smallest_fit = smallest_fitting_change(problem, model, plan, report.limit);
+  if (!report.fits)
+    report.smallest_fit = smallest_fitting_change(problem, model, plan, report.limit, report.changes);
   return report;
 }
 
 TopologyReport Workbench::topology(const Settings& settings) const {
   std::string placement;
   const std::string given = settings.topology.empty() ? kDefaultTopology : settings.topology;
-  const Topology whole = read_topology(find_file(given, files_.topologies(), "topology"), files_.devices());
-  return report_topology(load_topology(given, settings.gpus > 0 ? settings.gpus : whole.gpus, placement));
+  return report_topology(load_topology(given, settings.gpus, placement));
 }
 
 ModelReport Workbench::model(const Settings& settings) const {

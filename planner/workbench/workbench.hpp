@@ -32,7 +32,11 @@ class Workbench {
 
  private:
   [[nodiscard]] Understood understand(const Settings& settings) const;
-  [[nodiscard]] std::pair<PlanDocument, Understood> understand_plan(const Settings& settings) const;
+  /// The plan file with its problem, memory limit and broken rules.
+  [[nodiscard]] PlanVerdict judge(const Settings& settings) const;
+  [[nodiscard]] Understood load(const Settings& settings, const std::string& model,
+                                const std::string& topology, int gpus) const;
+  /// `gpus` 0: as many as the file's nodes hold.
   [[nodiscard]] Topology load_topology(const std::string& given, int gpus, std::string& placement) const;
 
   DataFiles files_;

@@ -12,9 +12,6 @@
 namespace tpplan {
 namespace {
 
-/// Share of the device's memory that a run may use before we say that it does not fit.
-constexpr double kUsable = 1.0;
-
 /// Records that had to assume one of these say little about a model's accuracy.
 bool is_vague(const MeasuredRun& run) {
   static const std::set<std::string> vague{"micro_batch", "recompute", "heads", "vpp", "precision"};
@@ -76,7 +73,7 @@ Prediction predict(const MeasuredRun& run) {
   const AnalyticCostModel model(run.problem.topology.device);
   const SimulationReport report = simulate_plan(run.problem, model, run.plan);
   Prediction prediction{.step = report.step, .breakdown = report.breakdown};
-  prediction.fits = report.memory.peak() <= run.problem.topology.device.memory * kUsable;
+  prediction.fits = report.memory.peak() <= run.problem.topology.device.memory;
   for (const StageMemory& rank : report.memory.ranks) {
     Bytes used = rank.total();
     if (run.memory_kind == "allocated") used = rank.allocated();

@@ -53,7 +53,6 @@ class Value {
   [[nodiscard]] bool is_map() const { return node_.IsMap(); }
   [[nodiscard]] bool is_list() const { return node_.IsSequence(); }
   [[nodiscard]] bool is_null() const { return node_.IsNull(); }
-  [[nodiscard]] bool is_scalar() const { return node_.IsScalar(); }
   [[nodiscard]] const std::string& path() const { return path_; }
 
   [[nodiscard]] MapReader map() const;

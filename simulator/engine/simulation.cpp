@@ -1,13 +1,14 @@
 #include "simulator/engine/simulation.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace tpplan {
 namespace {
 
 /// Length of the union of the data-parallel intervals of `device` that lies in the gaps of its compute stream
-/// before `until`: communication that nothing hides.
-Seconds exposed_data_parallel(const TaskGraph& graph, const Timeline& timeline, int device, Seconds until) {
+/// or after its end: communication that nothing hides.
+Seconds exposed_data_parallel(const TaskGraph& graph, const Timeline& timeline, int device) {
   std::vector<Interval> compute, communication;
   for (std::size_t id = 0; id < graph.tasks().size(); ++id) {
     const Task& task = graph.tasks()[id];
@@ -26,10 +27,10 @@ Seconds exposed_data_parallel(const TaskGraph& graph, const Timeline& timeline, 
           std::max(Seconds{}, std::min(end, communication[i].end) - std::max(start, communication[i].start));
   };
   for (const Interval& interval : compute) {
-    if (interval.start > gap_start) add_gap(gap_start, std::min(interval.start, until));
+    if (interval.start > gap_start) add_gap(gap_start, interval.start);
     gap_start = std::max(gap_start, interval.end);
   }
-  if (until > gap_start) add_gap(gap_start, until);
+  add_gap(gap_start, timeline.makespan);
   return exposed;
 }
 
@@ -54,7 +55,7 @@ double repeated_share(const Problem& problem, Recompute recompute) {
 }
 
 Breakdown break_down(const ParallelPlan& plan, const PlanCosts& costs, const TaskGraph& graph,
-                     const Timeline& timeline, int device) {
+                     const Timeline& timeline, int device, Seconds busy) {
   Phase work;
   const auto microbatches = static_cast<double>(plan.microbatches());
   Seconds blocked{};
@@ -79,15 +80,9 @@ Breakdown break_down(const ParallelPlan& plan, const PlanCosts& costs, const Tas
   b.tensor_parallel = work.tensor_parallel;
   b.pipeline = blocked;
   b.optimizer = costs.ranks[static_cast<std::size_t>(device)].optimizer;
-  b.data_parallel = exposed_data_parallel(graph, timeline, device, timeline.makespan);
+  b.data_parallel = exposed_data_parallel(graph, timeline, device);
   b.other = costs.fixed + costs.gradient_norm + work.total() * (costs.straggler - 1);
   // Slowed compute is the price of overlap: data-parallel communication that could not quite hide.
-  Seconds busy{};
-  for (std::size_t id = 0; id < graph.tasks().size(); ++id) {
-    const Task& task = graph.tasks()[id];
-    if (task.device == device && task.stream == StreamKind::compute && task.kind != TaskKind::fixed)
-      busy += timeline.intervals[id].end - timeline.intervals[id].start;
-  }
   b.data_parallel += std::max(Seconds{}, busy - work.total() * costs.straggler - blocked - b.optimizer);
   b.bubble = std::max(Seconds{}, timeline.makespan - b.total());
   return b;
@@ -112,16 +107,18 @@ SimulationReport simulate_plan(const Problem& problem, const CostModel& model, c
   return report;
 }
 
+Schedule schedule_of(const ParallelPlan& plan) {
+  return make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches()));
+}
+
 Seconds simulate_step_time(const ParallelPlan& plan, const PlanCosts& costs) {
-  const Schedule schedule =
-      make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches()));
-  return simulate(lower(plan, schedule, costs), {costs.overlap_slowdown}).makespan;
+  return simulate(lower(plan, schedule_of(plan), costs), {costs.overlap_slowdown}).makespan;
 }
 
 SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan, const PlanCosts& costs,
                                bool keep_timeline) {
-  const Schedule schedule =
-      make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches()));
+  const Schedule schedule = schedule_of(plan);
+  if (const auto deadlock = find_deadlock(schedule)) throw std::logic_error(*deadlock);
   auto graph = std::make_shared<const TaskGraph>(lower(plan, schedule, costs));
   auto timeline = std::make_shared<const Timeline>(simulate(*graph, {costs.overlap_slowdown}));
 
@@ -150,8 +147,8 @@ SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan,
         (costs.stages[i].forward.tensor_parallel_bytes + costs.stages[i].backward.tensor_parallel_bytes) *
         static_cast<double>(plan.microbatches());
   const auto busiest = std::max_element(report.rank_compute.begin(), report.rank_compute.end());
-  report.breakdown =
-      break_down(plan, costs, *graph, *timeline, static_cast<int>(busiest - report.rank_compute.begin()));
+  report.breakdown = break_down(plan, costs, *graph, *timeline,
+                                static_cast<int>(busiest - report.rank_compute.begin()), *busiest);
   if (keep_timeline) {
     report.graph = std::move(graph);
     report.timeline = std::move(timeline);

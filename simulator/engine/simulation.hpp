@@ -56,7 +56,11 @@ struct SimulationReport {
 [[nodiscard]] SimulationReport simulate_plan(const Problem& problem, const CostModel& model,
                                              const ParallelPlan& plan, bool keep_timeline = false);
 
-/// The same from costs at hand, without the memory report.
+/// The order of work that the plan stands for.
+[[nodiscard]] Schedule schedule_of(const ParallelPlan& plan);
+
+/// The same from costs at hand, without the memory report. The schedule is checked for deadlock first; one
+/// that make_schedule gave and that fails is our bug (std::logic_error).
 [[nodiscard]] SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan,
                                              const PlanCosts& costs, bool keep_timeline);
 

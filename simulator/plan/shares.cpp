@@ -36,12 +36,4 @@ double rank_parameters(const ParallelPlan& plan, const BlockParameters& blocks, 
   return parameters;
 }
 
-int rank_layers(const ParallelPlan& plan, int rank) {
-  int layers = 0;
-  for (std::size_t i = static_cast<std::size_t>(rank); i < plan.stages.size();
-       i += static_cast<std::size_t>(plan.pp))
-    layers += plan.stages[i].layers;
-  return layers;
-}
-
 }  // namespace tpplan

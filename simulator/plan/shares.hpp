@@ -24,7 +24,4 @@ struct BlockParameters {
 /// Parameters of the stages of one pipeline rank, before ZeRO shards them.
 [[nodiscard]] double rank_parameters(const ParallelPlan& plan, const BlockParameters& blocks, int rank);
 
-/// Layers of all stages of one pipeline rank.
-[[nodiscard]] int rank_layers(const ParallelPlan& plan, int rank);
-
 }  // namespace tpplan

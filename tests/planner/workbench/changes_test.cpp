@@ -64,7 +64,8 @@ TEST_F(Changes, FastestThatFitsFirstThenThoseThatDoNot) {
 
 TEST_F(Changes, TheSmallestChangeIsOneWhereOneIsEnough) {
   const Bytes limit = simulate_plan(problem, model, plan).memory.peak() * 0.999;
-  const auto change = smallest_fitting_change(problem, model, plan, limit);
+  const auto change =
+      smallest_fitting_change(problem, model, plan, limit, single_changes(problem, model, plan, limit));
   ASSERT_TRUE(change);
   EXPECT_EQ(distance(plan, change->plan), 1);
   EXPECT_LE(change->report.memory.peak(), limit);
@@ -75,11 +76,13 @@ TEST_F(Changes, TwoWhereNoSingleOneFitsAndNoneWhereTwoDoNot) {
   for (const Change& change : single_changes(problem, model, plan, device))
     least = std::min(least, change.report.memory.peak());
   const Bytes limit = least * 0.999;
-  const auto pair = smallest_fitting_change(problem, model, plan, limit);
+  const auto pair =
+      smallest_fitting_change(problem, model, plan, limit, single_changes(problem, model, plan, limit));
   ASSERT_TRUE(pair);
   EXPECT_LE(pair->report.memory.peak(), limit);
   EXPECT_NE(pair->what.find("; "), std::string::npos) << pair->what;
-  EXPECT_FALSE(smallest_fitting_change(problem, model, plan, Bytes{1}));
+  EXPECT_FALSE(smallest_fitting_change(problem, model, plan, Bytes{1},
+                                       single_changes(problem, model, plan, Bytes{1})));
 }
 
 }  // namespace
