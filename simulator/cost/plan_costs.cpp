@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "simulator/plan/buckets.hpp"
+
 namespace tpplan {
 namespace {
 
@@ -27,8 +29,7 @@ RankCosts rank_costs(const RuntimeOptions& run, const CostModel& model, const Pa
   const bool shards_state = plan.zero != ZeroStage::none;
   if (shards > 1 && plan.zero != ZeroStage::weights) {
     const Bytes gradients{parameters * run.reduce_bytes};
-    rank.buckets =
-        run.gradient_bucketing ? std::max(1, static_cast<int>(std::ceil(gradients / plan.bucket))) : 1;
+    rank.buckets = rank_buckets(run, plan.bucket, parameters);
     const Collective reduction = shards_state ? Collective::reduce_scatter : Collective::all_reduce;
     rank.reduce = model.collective(reduction, gradients / rank.buckets, replicas) * rank.buckets;
     if (shards_state) {

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "simulator/engine/simulation.hpp"
+#include "simulator/plan/buckets.hpp"
 
 namespace tpplan {
 namespace {
@@ -106,7 +107,8 @@ std::vector<Segment> Lowering::cut(int stage, Pass pass, int parts) const {
 
   std::vector<Segment> segments(static_cast<std::size_t>(parts));
   for (std::size_t b = 0; b < blocks.size(); ++b) {
-    Segment& segment = segments[b * segments.size() / blocks.size()];
+    Segment& segment = segments[static_cast<std::size_t>(
+        bucket_of_block(static_cast<int>(b), static_cast<int>(blocks.size()), parts))];
     const Phase& phase = forward ? blocks[b]->passes.forward : blocks[b]->passes.backward;
     segment.compute += phase.total() * costs_.straggler;
     segment.flops += phase.flops;
@@ -119,11 +121,8 @@ std::vector<Segment> Lowering::cut(int stage, Pass pass, int parts) const {
 
 int Lowering::bucket_parts(int rank, int stage) const {
   const RankCosts& costs = costs_.ranks[static_cast<std::size_t>(rank)];
-  const Stage& range = plan_.stages[static_cast<std::size_t>(stage)];
-  const int blocks = range.layers + (range.embedding ? 1 : 0) + (range.head ? 1 : 0);
-  if (zero3_) return blocks;
-  const double share = costs_.parameters[static_cast<std::size_t>(stage)] / costs.parameters;
-  return std::clamp(static_cast<int>(std::lround(costs.buckets * share)), 1, blocks);
+  return stage_buckets(plan_, plan_.stages[static_cast<std::size_t>(stage)],
+                       costs_.parameters[static_cast<std::size_t>(stage)], costs.parameters, costs.buckets);
 }
 
 bool Lowering::reduced_here(const ScheduledOp& op) const {

@@ -70,6 +70,19 @@ class Config {
   std::vector<std::string> asked_;
 };
 
+/// What training needs beyond the shapes: epsilon of the norms, base and scaling of the rotary frequencies.
+void read_numerics(Config& config, ModelSpec& m) {
+  for (const char* key : {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"})
+    if (const auto v = config.optional(key)) m.norm_epsilon = v->number(0, 0.1);
+  if (const auto v = config.optional("rope_theta")) m.rope_theta = v->number(1, 1e12);
+  if (const auto v = config.optional("rope_scaling")) m.rope_scaled = v->is_map();
+  if (const auto v = config.optional("rope_parameters"); v && v->is_map()) {  // since transformers 5
+    MapReader map = v->map();
+    if (const auto theta = map.optional("rope_theta")) m.rope_theta = theta->number(1, 1e12);
+    if (const auto type = map.optional("rope_type")) m.rope_scaled = type->text() != "default";
+  }
+}
+
 ActivationKind activation_of(Config& config, const std::string& key, ActivationKind otherwise) {
   const auto found = config.optional(key);
   if (!found) return otherwise;
@@ -321,6 +334,7 @@ ModelSpec read_hugging_face(const Value& document, const std::string& name) {
   }
   Config config(inner, found->second.defaults, nested.has_value());
   ModelSpec model = found->second.read(config);
+  read_numerics(config, model);
   config.refuse_misspelt();
   if (const auto tied = outer.optional("tie_word_embeddings");
       tied && !config.optional("tie_word_embeddings"))

@@ -112,6 +112,9 @@ ModelSpec read_own(const Value& document) {
     if (m.norms_per_layer == 3 || (m.norms_per_layer == 1 && !m.parallel_block))
       v->fail("must be 2 or 4, or 1 in a parallel_block, where both branches share it");
   }
+  if (const auto v = map.optional("rope_theta")) m.rope_theta = v->number(1, 1e12);
+  flag("rope_scaled", m.rope_scaled);
+  if (const auto v = map.optional("norm_epsilon")) m.norm_epsilon = v->number(0, 0.1);
   if (const auto v = map.optional("embedding_width")) m.embedding_width = v->integer(1, kWidest);
   if (const auto v = map.optional("moe")) m.moe = read_moe(*v, m.layers);
   read_learned_positions(map, m);
@@ -167,6 +170,9 @@ std::string model_to_yaml(const ModelSpec& m) {
       "final_norm: {}\nembedding_norm: {}\nparallel_block: {}\nhead_bias: {}\nnorms_per_layer: {}\n",
       m.final_norm, m.embedding_norm, m.parallel_block, m.head_bias, m.norms_per_layer);
   if (m.learned_positions > 0) text += fmt::format("position_rows: {}\n", m.learned_positions);
+  if (m.position == PositionKind::rotary)
+    text += fmt::format("rope_theta: {}\nrope_scaled: {}\n", m.rope_theta, m.rope_scaled);
+  text += fmt::format("norm_epsilon: {}\n", m.norm_epsilon);
   if (m.embedding_width > 0) text += fmt::format("embedding_width: {}\n", m.embedding_width);
   if (m.moe)
     text += fmt::format(

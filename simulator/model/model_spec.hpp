@@ -54,6 +54,9 @@ struct ModelSpec {
   bool head_bias = false;
   bool tied_embeddings = false;
   std::int64_t learned_positions = 0;  // rows of the position table (learned positions only)
+  double rope_theta = 10000;           // base of the rotary frequencies (rotary positions only)
+  bool rope_scaled = false;            // rotary frequencies are stretched for long contexts (rope_scaling)
+  double norm_epsilon = 1e-5;          // added to the variance
   std::int64_t embedding_width = 0;    // width of the embedding when projected (opt-350m); 0: hidden
   std::optional<MoeSpec> moe;
 

@@ -1,0 +1,256 @@
+#include "executor/cpu/mpi_world.hpp"
+
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <fmt/format.h>
+#include <mpi.h>
+#include <vector>
+
+#include "executor/backend/host_reduce.hpp"
+#include "executor/backend/waiting.hpp"
+#include "simulator/document/document.hpp"
+
+namespace tpplan {
+namespace {
+
+void check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw SystemError(fmt::format("MPI: {}: {}", what, text.data()));
+}
+
+/// Finishes a request. A background thread polls and sleeps: Open MPI makes no progress by itself, and a
+/// blocking call would spin on a core that computes.
+void finish(MPI_Request request, const char* what) {
+  if (!is_background_thread) return check(MPI_Wait(&request, MPI_STATUS_IGNORE), what);
+  Backoff backoff;
+  for (int done = 0;;) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+    if (done != 0) return;
+    backoff.pause();
+  }
+}
+
+template <DType type>
+void add_halves(void* in, void* inout, int* count, MPI_Datatype*) {
+  void* const out[] = {inout};
+  void* const both[] = {inout, in};
+  reduce_elements(out, both, type, ReduceOp::sum, 0, *count);
+}
+
+/// The pieces in which a message goes, because MPI counts elements in an int.
+template <class F>
+void in_pieces(std::int64_t count, F f) {
+  constexpr std::int64_t kMost = 1 << 30;
+  for (std::int64_t first = 0; first < count; first += kMost)
+    f(first, static_cast<int>(std::min(kMost, count - first)));
+}
+
+struct SumOperations {
+  MPI_Op bf16 = MPI_OP_NULL, f16 = MPI_OP_NULL;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(MPI_Comm comm, const SumOperations& sums, int rank, std::vector<int> members,
+                  std::string name, OperationBoard& operations)
+      : Communicator(rank, std::move(members), std::move(name), operations), comm_(comm), sums_(sums) {}
+  ~MpiCommunicator() override {
+    int ended = 0;
+    MPI_Finalized(&ended);
+    if (ended == 0) MPI_Comm_free(&comm_);
+  }
+
+  [[nodiscard]] std::unique_ptr<Communicator> subgroup(std::span<const int> ranks,
+                                                       const std::string& name) override {
+    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    check(MPI_Comm_group(comm_, &all), "group of a communicator");
+    check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some), "group of ranks");
+    MPI_Comm made = MPI_COMM_NULL;
+    check(MPI_Comm_create_group(comm_, some, 0, &made), "creating a communicator");
+    MPI_Group_free(&all);
+    MPI_Group_free(&some);
+    int own = 0;
+    check(MPI_Comm_rank(made, &own), "rank in a communicator");
+    std::vector<int> world_ranks;
+    for (const int r : ranks) world_ranks.push_back(members()[static_cast<std::size_t>(r)]);
+    return std::make_unique<MpiCommunicator>(made, sums_, own, std::move(world_ranks), name, board());
+  }
+
+ private:
+  [[nodiscard]] static MPI_Datatype type_of(DType type) {
+    return type == DType::f32 ? MPI_FLOAT : MPI_UINT16_T;
+  }
+  [[nodiscard]] MPI_Op op_of(DType type, ReduceOp op) const {
+    if (type == DType::f32) return op == ReduceOp::sum ? MPI_SUM : MPI_MAX;
+    if (op != ReduceOp::sum) throw std::logic_error("maxima are taken in fp32");
+    return type == DType::bf16 ? sums_.bf16 : sums_.f16;
+  }
+
+  void do_all_reduce(Tensor x, ReduceOp op) override {
+    in_pieces(x.count(), [&](std::int64_t first, int count) {
+      void* data = x.slice(first, count).data;
+      if (!is_background_thread)
+        return check(MPI_Allreduce(MPI_IN_PLACE, data, count, type_of(x.type), op_of(x.type, op), comm_),
+                     "all_reduce");
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Iallreduce(MPI_IN_PLACE, data, count, type_of(x.type), op_of(x.type, op), comm_, &request),
+            "all_reduce");
+      finish(request, "all_reduce");
+    });
+  }
+
+  void do_reduce_scatter(Tensor out, Tensor in) override {
+    if (out.count() > INT_MAX) throw std::logic_error("a part of more than 2^31 elements");
+    // The result goes aside first: it may be a part of the input.
+    staging_.resize(static_cast<std::size_t>(out.bytes()));
+    const int count = static_cast<int>(out.count());
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (!is_background_thread) {
+      check(MPI_Reduce_scatter_block(in.data, staging_.data(), count, type_of(in.type),
+                                     op_of(in.type, ReduceOp::sum), comm_),
+            "reduce_scatter");
+    } else {
+      check(MPI_Ireduce_scatter_block(in.data, staging_.data(), count, type_of(in.type),
+                                      op_of(in.type, ReduceOp::sum), comm_, &request),
+            "reduce_scatter");
+      finish(request, "reduce_scatter");
+    }
+    std::memcpy(out.data, staging_.data(), staging_.size());
+  }
+
+  void do_all_gather(Tensor out, Tensor in) override {
+    if (in.count() > INT_MAX) throw std::logic_error("a part of more than 2^31 elements");
+    const auto* own = out.as<std::byte>() + rank() * in.bytes();
+    const void* from = in.data == own ? MPI_IN_PLACE : in.data;
+    const int count = static_cast<int>(in.count());
+    if (!is_background_thread)
+      return check(MPI_Allgather(from, count, type_of(in.type), out.data, count, type_of(in.type), comm_),
+                   "all_gather");
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallgather(from, count, type_of(in.type), out.data, count, type_of(in.type), comm_, &request),
+          "all_gather");
+    finish(request, "all_gather");
+  }
+
+  void do_all_to_all(Tensor out, Tensor in) override {
+    const int count = static_cast<int>(in.count() / size());
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ialltoall(in.data, count, type_of(in.type), out.data, count, type_of(in.type), comm_, &request),
+          "all_to_all");
+    finish(request, "all_to_all");
+  }
+
+  void do_broadcast(Tensor x, int root) override {
+    in_pieces(x.count(), [&](std::int64_t first, int count) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Ibcast(x.slice(first, count).data, count, type_of(x.type), root, comm_, &request),
+            "broadcast");
+      finish(request, "broadcast");
+    });
+  }
+
+  void do_send(Tensor x, int to, int tag) override {
+    in_pieces(x.count(), [&](std::int64_t first, int count) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Isend(x.slice(first, count).data, count, type_of(x.type), to, tag, comm_, &request), "send");
+      finish(request, "send");
+    });
+  }
+
+  void do_receive(Tensor x, int from, int tag) override {
+    in_pieces(x.count(), [&](std::int64_t first, int count) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Irecv(x.slice(first, count).data, count, type_of(x.type), from, tag, comm_, &request),
+            "receive");
+      finish(request, "receive");
+    });
+  }
+
+  void do_barrier() override { check(MPI_Barrier(comm_), "barrier"); }
+
+  void do_all_reduce_values(std::span<double> values, ReduceOp op) override {
+    check(MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE,
+                        op == ReduceOp::sum ? MPI_SUM : MPI_MAX, comm_),
+          "all_reduce");
+  }
+
+  MPI_Comm comm_;
+  const SumOperations& sums_;
+  std::vector<std::byte> staging_;
+};
+
+}  // namespace
+
+struct MpiWorld::State {
+  SumOperations sums;
+  int rank = 0, ranks = 1, on_host = 1, place = 0;
+};
+
+MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {
+  // Open MPI's own order of work for a background all-reduce is a reduction and a broadcast: twice a ring.
+  setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "1", 0);
+  int provided = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
+    throw SystemError("MPI cannot be initialised");
+  if (provided < MPI_THREAD_MULTIPLE)
+    throw SystemError("this MPI does not support calls from several threads (MPI_THREAD_MULTIPLE)");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  check(MPI_Op_create(add_halves<DType::bf16>, 1, &state_->sums.bf16), "defining sums of bf16");
+  check(MPI_Op_create(add_halves<DType::f16>, 1, &state_->sums.f16), "defining sums of fp16");
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &state_->rank), "rank");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &state_->ranks), "size");
+  MPI_Comm host = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+        "ranks of this host");
+  check(MPI_Comm_rank(host, &state_->place), "rank");
+  check(MPI_Comm_size(host, &state_->on_host), "size");
+  MPI_Comm_free(&host);
+}
+
+MpiWorld::~MpiWorld() {
+  MPI_Op_free(&state_->sums.bf16);
+  MPI_Op_free(&state_->sums.f16);
+  MPI_Finalize();
+}
+
+int MpiWorld::rank() const { return state_->rank; }
+int MpiWorld::ranks() const { return state_->ranks; }
+int MpiWorld::ranks_on_host() const { return state_->on_host; }
+int MpiWorld::place_on_host() const { return state_->place; }
+
+std::string MpiWorld::library() const {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string whole = text.data();
+  return whole.substr(0, whole.find(','));
+}
+
+std::unique_ptr<Communicator> MpiWorld::connect(OperationBoard& board) {
+  MPI_Comm all = MPI_COMM_NULL;
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &all), "the world's communicator");
+  std::vector<int> members(static_cast<std::size_t>(state_->ranks));
+  for (int r = 0; r < state_->ranks; ++r) members[static_cast<std::size_t>(r)] = r;
+  return std::make_unique<MpiCommunicator>(all, state_->sums, state_->rank, std::move(members), "world",
+                                           board);
+}
+
+void MpiWorld::abort(int code) {
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
+bool MpiWorld::is_launched() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
+    if (std::getenv(name) != nullptr) return true;
+  return false;
+}
+
+bool MpiWorld::is_available() { return true; }
+
+}  // namespace tpplan
