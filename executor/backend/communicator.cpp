@@ -15,10 +15,13 @@ std::string ranks_text(const std::vector<int>& members) {
 
 OperationBoard::Entry Communicator::enter(const char* what, std::int64_t bytes, int peer) {
   if (peer >= 0)
-    return board_.enter(fmt::format("{} rank {} of {} bytes in group {}", what,
-                                    members_[static_cast<std::size_t>(peer)], bytes, name_));
+    return board_.enter(
+        fmt::format("{} rank {} of {} bytes in group {}", what, members_[static_cast<std::size_t>(peer)],
+                    bytes, name_),
+        {members_[static_cast<std::size_t>(rank_)], members_[static_cast<std::size_t>(peer)]});
   return board_.enter(
-      fmt::format("{} of {} bytes in group {} (ranks {})", what, bytes, name_, ranks_text(members_)));
+      fmt::format("{} of {} bytes in group {} (ranks {})", what, bytes, name_, ranks_text(members_)),
+      members_);
 }
 
 void Communicator::all_reduce(Tensor x, ReduceOp op) {

@@ -13,9 +13,10 @@ TaskLabel::TaskLabel(std::string label) : before_(std::move(current_label)) {
 TaskLabel::~TaskLabel() { current_label = std::move(before_); }
 const std::string& TaskLabel::current() { return current_label; }
 
-OperationBoard::Entry OperationBoard::enter(std::string what) {
+OperationBoard::Entry OperationBoard::enter(std::string what, std::vector<int> members) {
   const std::scoped_lock lock(mutex_);
-  operations_.push_back({std::move(what), TaskLabel::current(), std::chrono::steady_clock::now()});
+  operations_.push_back(
+      {std::move(what), TaskLabel::current(), std::move(members), std::chrono::steady_clock::now()});
   return {*this, std::prev(operations_.end())};
 }
 
@@ -29,7 +30,7 @@ std::optional<OperationBoard::Waiting> OperationBoard::oldest() const {
   if (operations_.empty()) return std::nullopt;
   const Operation& first = operations_.front();
   const std::chrono::duration<double> since = std::chrono::steady_clock::now() - first.start;
-  return Waiting{first.what, first.label, Seconds{since.count()}};
+  return Waiting{first.what, first.label, first.members, Seconds{since.count()}};
 }
 
 Watchdog::Watchdog(const OperationBoard& board, Seconds limit,

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "simulator/units/units.hpp"
 
@@ -29,6 +30,7 @@ class TaskLabel {
 class OperationBoard {
   struct Operation {
     std::string what, label;
+    std::vector<int> members;
     std::chrono::steady_clock::time_point start;
   };
 
@@ -46,11 +48,13 @@ class OperationBoard {
     std::list<Operation>::iterator at_;
   };
 
-  [[nodiscard]] Entry enter(std::string what);
+  /// `members`: world ranks that must take part.
+  [[nodiscard]] Entry enter(std::string what, std::vector<int> members);
 
   struct Waiting {
-    std::string what;   // "all_reduce of 4.0 MiB in group dp0 of ranks 0, 2"
+    std::string what;   // "all_reduce of 4096 bytes in group data (ranks 0, 2)"
     std::string label;  // of the task, "s0.mb1.bwd"
+    std::vector<int> members;
     Seconds since;
   };
   /// The operation that has been going on for longest.

@@ -10,6 +10,23 @@
 #include "simulator/document/document.hpp"
 
 namespace tpplan {
+namespace {
+
+/// Which operation waits, and what those members of its group do that are not in it.
+std::string stuck_text(int rank, Seconds limit, const OperationBoard::Waiting& waiting,
+                       const std::vector<std::unique_ptr<OperationBoard>>& boards) {
+  std::string text = fmt::format("{}: rank {} has waited for {:.3g} s in {}", waiting.label, rank,
+                                 limit.value(), waiting.what);
+  for (const int member : waiting.members) {
+    const auto other = boards[static_cast<std::size_t>(member)]->oldest();
+    if (member == rank || (other && other->what == waiting.what && other->label == waiting.label)) continue;
+    text += other ? fmt::format("; rank {} is in {}: {}", member, other->label, other->what)
+                  : fmt::format("; rank {} is missing", member);
+  }
+  return text;
+}
+
+}  // namespace
 
 void run_rank_threads(int ranks, Seconds limit, const std::function<void(Communicator& world)>& body) {
   InProcessWorld world(ranks);
@@ -22,9 +39,8 @@ void run_rank_threads(int ranks, Seconds limit, const std::function<void(Communi
     for (int r = 0; r < ranks; ++r)
       threads.emplace_back([&, r] {
         OperationBoard& board = *boards[static_cast<std::size_t>(r)];
-        const Watchdog watchdog(board, limit, [&world, r, limit](const OperationBoard::Waiting& waiting) {
-          world.abort(fmt::format("rank {} has waited for {:.0f} s in {}: {}", r, limit.value(),
-                                  waiting.label, waiting.what));
+        const Watchdog watchdog(board, limit, [&, r](const OperationBoard::Waiting& waiting) {
+          world.abort(stuck_text(r, limit, waiting, boards));
         });
         try {
           const auto own = world.connect(r, board);

@@ -245,7 +245,7 @@ void ParameterStore::prefetch(int block, const Task& gather) {
 void ParameterStore::require(int block) {
   if (zero_ != ZeroStage::weights) return;
   for (const int index : units_of_block_[static_cast<std::size_t>(block)])
-    lane_->wait(units_[static_cast<std::size_t>(index)].gathered);
+    wait_for(units_[static_cast<std::size_t>(index)].gathered);
 }
 
 void ParameterStore::release(int block) {
@@ -316,9 +316,15 @@ void ParameterStore::reduce(const Bucket& bucket, int microbatch) {
   }
 }
 
+void ParameterStore::wait_for(Lane::Ticket ticket) {
+  const Seconds start = rank_.recorder.now();
+  lane_->wait(ticket);
+  rank_.recorder.add_data_wait(rank_.recorder.now() - start);
+}
+
 void ParameterStore::reap(std::size_t leave) {
   while (!pending_.empty() && (pending_.size() > leave || lane_->done(pending_.front().ticket))) {
-    lane_->wait(pending_.front().ticket);
+    wait_for(pending_.front().ticket);
     pending_.pop_front();
   }
 }
@@ -404,8 +410,10 @@ void ParameterStore::gather_weights() {
   for (const Unit& unit : units_) bytes += unit.weights.tensor.bytes();
   rank_.backend.synchronise();
   const auto span = rank_.recorder.span(task, Bytes{static_cast<double>(bytes)}, rank_.plan.dp);
+  const Seconds start = rank_.recorder.now();
   for (const Unit& unit : units_)
     rank_.data->all_gather(unit.weights.tensor, unit.weights.tensor.slice(unit.first, unit.shard));
+  rank_.recorder.add_data_wait(rank_.recorder.now() - start);
 }
 
 }  // namespace tpplan

@@ -8,7 +8,7 @@
 
 #include "executor/train/context.hpp"
 #include "executor/train/parameters.hpp"
-#include "executor/train/training_options.hpp"
+#include "simulator/plan/training_options.hpp"
 
 namespace tpplan {
 
@@ -127,6 +127,7 @@ class ParameterStore {
   [[nodiscard]] Tensor view(const Tensor& whole, const Parameter& p) const;
   void fill_share(Unit& unit, Tensor share, Tensor copy, const PartReader& read);
   void reduce(const Bucket& bucket, int microbatch);
+  void wait_for(Lane::Ticket ticket);
   void reap(std::size_t leave);
   void sum_partial_gradients();
   [[nodiscard]] bool shards_gradients() const;

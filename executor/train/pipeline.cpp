@@ -46,7 +46,9 @@ void Inbox::ask() {
 }
 
 OwnedTensor Inbox::take() {
+  const Seconds start = rank_.recorder.now();
   lane_->wait(asked_.front().first);
+  rank_.recorder.add_pipeline_wait(rank_.recorder.now() - start);
   OwnedTensor tensor = std::move(asked_.front().second);
   asked_.pop_front();
   if (next_ < order_.size()) ask();
@@ -72,7 +74,9 @@ void Outbox::put(OwnedTensor tensor, int stage, int microbatch) {
 }
 
 void Outbox::finish_step() {
+  const Seconds start = rank_.recorder.now();
   if (!sent_.empty()) lane_->wait(sent_.back().first);
+  rank_.recorder.add_pipeline_wait(rank_.recorder.now() - start);
   sent_.clear();
 }
 

@@ -42,7 +42,14 @@ class Recorder {
 
   /// Adds to the communication inside the tasks of the rank's own thread.
   void add_communication(Seconds time) { inner_ += time; }
+  /// Adds time in which the rank's own thread waited for a neighbour of the pipeline, or for gathers and
+  /// reductions of the data-parallel group.
+  void add_pipeline_wait(Seconds time) { pipeline_ += time; }
+  void add_data_wait(Seconds time) { data_ += time; }
+  /// Totals since the beginning.
   [[nodiscard]] Seconds communication() const { return inner_; }
+  [[nodiscard]] Seconds pipeline_wait() const { return pipeline_; }
+  [[nodiscard]] Seconds data_wait() const { return data_; }
 
   /// What was recorded since the last call.
   [[nodiscard]] std::vector<Measurement> take();
@@ -53,7 +60,7 @@ class Recorder {
   int rank_;
   bool keep_;
   int step_ = 0;
-  Seconds inner_;
+  Seconds inner_, pipeline_, data_;
   std::chrono::steady_clock::time_point origin_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   std::vector<Measurement> measurements_;

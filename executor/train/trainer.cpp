@@ -44,9 +44,8 @@ Trainer::Trainer(RankContext& rank, const TrainingOptions& options, Schedule sch
       pipeline_(rank, store_, schedule_),
       scale_(options, rank.plan.precision == Precision::fp16) {
   const ParallelPlan& plan = rank.plan;
-  host_tokens_.resize(static_cast<std::size_t>(2 * plan.microbatches() * plan.micro_batch * plan.sequence));
-  tokens_ =
-      rank.arena.allocate(static_cast<std::int64_t>(host_tokens_.size()) * 4, MemoryCategory::activations);
+  tokens_ = rank.arena.allocate(2 * plan.microbatches() * plan.micro_batch * plan.sequence * 4,
+                                MemoryCategory::activations);
 }
 
 void Trainer::initialise() {
@@ -67,27 +66,8 @@ void Trainer::initialise() {
   });
 }
 
-void Trainer::load_tokens(const SampleReader& samples) {
-  const ParallelPlan& plan = rank_.plan;
-  const auto s = static_cast<std::size_t>(plan.sequence);
-  std::vector<std::int32_t> sample(s + 1);
-  std::int32_t* to = host_tokens_.data();
-  for (std::int64_t m = 0; m < plan.microbatches(); ++m) {
-    const std::int64_t first = (m * plan.dp + rank_.at.dp) * plan.micro_batch;
-    const std::size_t rows = static_cast<std::size_t>(plan.micro_batch) * s;
-    for (int i = 0; i < plan.micro_batch; ++i) {
-      samples(step_ * plan.global_batch + first + i, sample);
-      std::copy(sample.begin(), sample.end() - 1, to + static_cast<std::size_t>(i) * s);
-      std::copy(sample.begin() + 1, sample.end(), to + rows + static_cast<std::size_t>(i) * s);
-    }
-    to += 2 * rows;
-  }
-  rank_.backend.upload(tokens_.data(), host_tokens_.data(),
-                       static_cast<std::int64_t>(host_tokens_.size()) * 4);
-}
-
-StepResult Trainer::gradients(const SampleReader& samples) {
-  load_tokens(samples);
+StepResult Trainer::gradients(std::span<const std::int32_t> tokens) {
+  rank_.backend.upload(tokens_.data(), tokens.data(), static_cast<std::int64_t>(tokens.size_bytes()));
   rank_.recorder.begin_step(static_cast<int>(step_));
   store_.begin_step();
   StepSettings settings;
@@ -113,8 +93,8 @@ StepResult Trainer::gradients(const SampleReader& samples) {
   return result;
 }
 
-StepResult Trainer::step(const SampleReader& samples) {
-  StepResult result = gradients(samples);
+StepResult Trainer::step(std::span<const std::int32_t> tokens) {
+  StepResult result = gradients(tokens);
   const bool finite = std::isfinite(result.gradient_norm) && std::isfinite(result.loss);
   if (!finite && !scale_.dynamic()) report_not_finite(result.loss);
   result.skipped = !finite;

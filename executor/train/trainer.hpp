@@ -1,18 +1,13 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
 
+#include "executor/train/learning_rate.hpp"
 #include "executor/train/pipeline.hpp"
-#include "executor/train/training_options.hpp"
 
 namespace tpplan {
-
-/// Writes sequence + 1 tokens of a sample of the whole training run: number = step * global_batch + place in
-/// the batch, so that every layout sees the same samples.
-using SampleReader = std::function<void(std::int64_t number, std::span<std::int32_t> tokens)>;
 
 /// A gradient or a weight became infinite or not a number: which tensor, on which rank, in which step.
 class NotFinite : public std::runtime_error {
@@ -39,9 +34,10 @@ class Trainer {
   /// output products by 1 / sqrt(2 layers) less (Radford et al. 2019), norms 1, biases 0.
   void initialise();
 
-  [[nodiscard]] StepResult step(const SampleReader& samples);
+  /// `tokens` as a BatchReader gives them.
+  [[nodiscard]] StepResult step(std::span<const std::int32_t> tokens);
   /// Forward and backward of one step with gradients summed, but no update.
-  [[nodiscard]] StepResult gradients(const SampleReader& samples);
+  [[nodiscard]] StepResult gradients(std::span<const std::int32_t> tokens);
 
   [[nodiscard]] std::int64_t next_step() const { return step_; }
   void set_next_step(std::int64_t step) { step_ = step; }
@@ -50,7 +46,6 @@ class Trainer {
   [[nodiscard]] const TrainingOptions& options() const { return options_; }
 
  private:
-  void load_tokens(const SampleReader& samples);
   [[noreturn]] void report_not_finite(double loss);
 
   RankContext& rank_;
@@ -62,7 +57,6 @@ class Trainer {
   LossScale scale_;
   std::int64_t step_ = 0;
   Buffer tokens_;  // i32, for each micro-batch its inputs and its targets
-  std::vector<std::int32_t> host_tokens_;
 };
 
 }  // namespace tpplan

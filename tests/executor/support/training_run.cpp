@@ -95,7 +95,6 @@ TrainingRun train(const ModelSpec& model, const ParallelPlan& plan, const Traini
   std::mutex mutex;
   const Schedule schedule =
       make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches()));
-  const SampleReader samples = random_samples(model);
   run_rank_threads(plan.world(), Seconds{60}, [&](Communicator& world) {
     const auto backend = make_cpu_backend(1);
     Arena arena(*backend);
@@ -103,10 +102,12 @@ TrainingRun train(const ModelSpec& model, const ParallelPlan& plan, const Traini
     RankContext rank(model, plan, *backend, arena, recorder, world);
     Trainer trainer(rank, options, schedule);
     trainer.initialise();
-    (void)trainer.gradients(samples);
+    BatchReader first(random_samples(model), plan, rank.at.dp, 0),
+        batches(random_samples(model), plan, rank.at.dp, 0);
+    (void)trainer.gradients(first.next());
     collect(trainer, ParameterStore::Field::gradient, model, mutex, run.gradients);
     for (int i = 0; i < steps; ++i) {
-      const StepResult result = trainer.step(samples);
+      const StepResult result = trainer.step(batches.next());
       if (world.rank() != 0) continue;
       run.losses.push_back(result.loss);
       run.gradient_norms.push_back(result.gradient_norm);

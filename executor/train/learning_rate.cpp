@@ -1,4 +1,4 @@
-#include "executor/train/training_options.hpp"
+#include "executor/train/learning_rate.hpp"
 
 #include <algorithm>
 #include <cmath>
