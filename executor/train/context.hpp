@@ -5,8 +5,8 @@
 #include "executor/backend/arena.hpp"
 #include "executor/backend/backend.hpp"
 #include "executor/backend/communicator.hpp"
-#include "executor/train/ranks.hpp"
 #include "executor/train/recorder.hpp"
+#include "simulator/plan/ranks.hpp"
 
 namespace tpplan {
 

@@ -200,6 +200,15 @@ void TensorFiles::read(const Parameter& parameter, const Part& part, float* to, 
     }
 }
 
+std::vector<float> TensorFiles::whole(const std::string& name) const {
+  const Source& source = *find(name);
+  std::vector<float> values(static_cast<std::size_t>(source.info.count()));
+  const std::byte* tensor = source.file->bytes().data() + source.offset;
+  const std::uint64_t width = dtype_bytes(source.info.dtype);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = element(source.info, tensor + i * width);
+  return values;
+}
+
 std::uint32_t checksum(std::span<const std::byte> bytes) {
   boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc;
   crc.process_bytes(bytes.data(), bytes.size());

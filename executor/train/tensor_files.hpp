@@ -56,6 +56,8 @@ class TensorFiles {
 
   /// Throws ConfigError naming the first tensor of the model that is missing or has another shape.
   void require(const ModelSpec& model) const;
+  /// All of one tensor as fp32, as the file holds it.
+  [[nodiscard]] std::vector<float> whole(const std::string& name) const;
   /// The block of a published tensor that is `part` of a parameter with `cols` columns, as fp32 [out][in].
   void read(const Parameter& parameter, const Part& part, float* to, std::int64_t stride) const;
 

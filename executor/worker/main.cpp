@@ -12,6 +12,7 @@
 #include "executor/cpu/mpi_world.hpp"
 #include "executor/worker/events.hpp"
 #include "executor/worker/run_training.hpp"
+#include "executor/worker/verify.hpp"
 
 namespace tpplan {
 namespace {
@@ -36,10 +37,14 @@ void run(const Workload& work, Communicator& world, const RankHost& host) {
   if (work.plan.world() != world.size())
     throw ConfigError(fmt::format("{}: the plan is for {} ranks; {} were started", work.job.plan,
                                   work.plan.world(), world.size()));
-  if (work.job.task == JobTask::verify)
-    run_gradients(work, world, host, work.plan.world() == 1 ? "one" : "plan");
-  else
+  if (work.job.task == JobTask::verify) {
+    run_gradients(work, world, host, "plan");
+  } else if (work.job.task == JobTask::verify_one) {
+    run_gradients(work, world, host, "one");
+    compare_gradients(work);
+  } else {
     run_training(work, world, host);
+  }
 }
 
 /// Tells which collective waits, gives the other ranks time to tell the same, and ends the job.

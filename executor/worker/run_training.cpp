@@ -15,6 +15,7 @@
 #include "executor/train/tensor_files.hpp"
 #include "executor/train/tensorboard.hpp"
 #include "executor/worker/events.hpp"
+#include "simulator/engine/simulation.hpp"
 
 namespace tpplan {
 namespace {
@@ -46,10 +47,6 @@ std::shared_ptr<Dataset> open_data(const Workload& work) {
   auto data = std::make_shared<Dataset>(Dataset::open(work.job.data, work.job.format, work.model.vocabulary));
   data->require(work.plan.sequence);
   return data;
-}
-
-Schedule schedule_of(const ParallelPlan& plan) {
-  return make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches()));
 }
 
 /// What every kind of job needs of a rank.

@@ -98,6 +98,50 @@ int run_plan(const Workbench& workbench, const Settings& settings) {
   return report.result.plans.empty() ? kInfeasible : kDone;
 }
 
+/// The progress of a run: a line that is written over on a terminal, a line every few seconds elsewhere.
+class RunProgress {
+ public:
+  explicit RunProgress(bool quiet) : quiet_(quiet) {}
+  RunWatcher watcher() {
+    return {[this](const RunStep& step) { show(step); }, [this](const std::string& text) { note(text); }};
+  }
+  void clear() const {
+    if (terminal_ && shown_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  void show(const RunStep& step) {
+    if (quiet_) return;
+    const auto now = std::chrono::steady_clock::now();
+    const bool ends = step.step == 0 || step.step + 1 == step.steps;
+    if (!terminal_ && !ends && now - last_ < std::chrono::seconds(5)) return;
+    last_ = now;
+    shown_ = true;
+    const std::string line = render_step(step);
+    fmt::print(stderr, "{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ ? "" : "\n");
+  }
+  void note(const std::string& text) {
+    clear();
+    fmt::print(stderr, "{}\n", text);
+  }
+
+  bool quiet_;
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+/// Runs ranks, shows their progress and prints the report.
+template <class Verb>
+auto supervised(const Settings& settings, Verb verb) {
+  const InterruptWatch interrupt;
+  RunProgress progress(settings.json);
+  const auto report = verb(interrupt.token(), progress.watcher());
+  progress.clear();
+  print_report(report, settings);
+  return std::pair{report, interrupt.token().stop_requested()};
+}
+
 int run(const Command& command, const Workbench& workbench) {
   const Settings& settings = command.settings;
   switch (command.verb) {
@@ -118,6 +162,30 @@ int run(const Command& command, const Workbench& workbench) {
       print_report(report, settings);
       return report.violations.empty() && report.fits ? kDone : kInfeasible;
     }
+    case Verb::run:
+      return supervised(
+                 settings,
+                 [&](auto stop, auto watcher) {
+                   return workbench.run(settings, stop, watcher);
+                 }).second
+                 ? kInterrupted
+                 : kDone;
+    case Verb::rehearse:
+      return supervised(
+                 settings,
+                 [&](auto stop, auto watcher) {
+                   return workbench.rehearse(settings, stop, watcher);
+                 }).second
+                 ? kInterrupted
+                 : kDone;
+    case Verb::verify: {
+      const auto [report, interrupted] = supervised(
+          settings, [&](auto stop, auto watcher) { return workbench.verify(settings, stop, watcher); });
+      return interrupted ? kInterrupted : report.agrees() ? kDone : kFailed;
+    }
+    case Verb::compare:
+      print_report(workbench.compare(settings), settings);
+      return kDone;
     case Verb::topo: {
       const TopologyReport report = workbench.topology(settings);
       if (settings.dot)

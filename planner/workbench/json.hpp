@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "planner/workbench/reports.hpp"
+#include "planner/workbench/run_reports.hpp"
 
 namespace tpplan {
 
@@ -11,6 +11,9 @@ namespace tpplan {
 [[nodiscard]] std::string to_json(const SimulateReport& report);
 [[nodiscard]] std::string to_json(const CheckReport& report);
 [[nodiscard]] std::string to_json(const ExplainReport& report);
+[[nodiscard]] std::string to_json(const RunReport& report);
+[[nodiscard]] std::string to_json(const VerifyReport& report);
+[[nodiscard]] std::string to_json(const CompareReport& report);
 [[nodiscard]] std::string to_json(const TopologyReport& report);
 [[nodiscard]] std::string to_json(const ModelReport& report);
 [[nodiscard]] std::string to_json(const ValidationReport& report);

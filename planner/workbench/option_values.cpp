@@ -59,6 +59,12 @@ void check_integer(std::string_view text, std::int64_t lowest, std::int64_t high
     fail(text, fmt::format("a whole number from {} to {}", lowest, highest));
 }
 
+void check_number(std::string_view text, double lowest, double highest) {
+  const auto value = parsed<double>(text);
+  if (!value || !(*value >= lowest && *value <= highest))
+    fail(text, fmt::format("a number from {} to {}", lowest, highest));
+}
+
 void check_share(std::string_view text) {
   if (!share_of(text)) fail(text, "a share from 0 to less than 1, such as 0.05 or 5%");
 }
@@ -71,6 +77,18 @@ void check_choice(std::string_view text, std::span<const std::string_view> names
 
 int number(std::string_view text) {
   const auto value = parsed<int>(text);
+  assert(value);
+  return *value;
+}
+
+std::int64_t long_number(std::string_view text) {
+  const auto value = parsed<std::int64_t>(text);
+  assert(value);
+  return *value;
+}
+
+double decimal(std::string_view text) {
+  const auto value = parsed<double>(text);
   assert(value);
   return *value;
 }

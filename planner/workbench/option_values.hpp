@@ -26,11 +26,14 @@ inline constexpr std::array<std::string_view, 4> kZeroNames{"0", "1", "2", "3"};
 
 /// These throw std::invalid_argument with what would be right.
 void check_integer(std::string_view text, std::int64_t lowest, std::int64_t highest);
+void check_number(std::string_view text, double lowest, double highest);
 void check_share(std::string_view text);
 void check_choice(std::string_view text, std::span<const std::string_view> names);
 
 /// The readers below are given texts that were checked.
 [[nodiscard]] int number(std::string_view text);
+[[nodiscard]] std::int64_t long_number(std::string_view text);
+[[nodiscard]] double decimal(std::string_view text);
 [[nodiscard]] bool truth(std::string_view text);
 
 template <class Enum>

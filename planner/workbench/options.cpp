@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "planner/workbench/option_values.hpp"
+#include "planner/workbench/training_options.hpp"
 #include "simulator/document/document.hpp"
 #include "simulator/plan/runtime_profiles.hpp"
 
@@ -59,7 +60,7 @@ void hold_axis(Settings& s, std::string_view text) {
   if (axis->degrees == nullptr) return axis->store(s.search, values);
   std::vector<int>& degrees = s.search.*axis->degrees;
   degrees.clear();
-  for (const std::string_view part : parts_of(values)) degrees.push_back(number(part));
+  for (const std::string_view part : parts_of(values)) degrees.push_back(tpplan::number(part));
 }
 
 /// Names of frameworks as a span that lives as long as the program.
@@ -76,6 +77,8 @@ void check(const OptionSpec& option, std::string_view text) {
       return check_choice(text, kTruthNames);
     case OptionKind::integer:
       return check_integer(text, option.lowest, option.highest);
+    case OptionKind::number:
+      return check_number(text, static_cast<double>(option.lowest), static_cast<double>(option.highest));
     case OptionKind::share:
       return check_share(text);
     case OptionKind::choice:
@@ -89,14 +92,11 @@ void check(const OptionSpec& option, std::string_view text) {
   }
 }
 
-constexpr std::uint32_t of(std::initializer_list<Verb> verbs) {
-  std::uint32_t bits = 0;
-  for (const Verb verb : verbs) bits |= 1U << static_cast<unsigned>(verb);
-  return bits;
-}
-constexpr std::uint32_t kEvery = 0xff;
+constexpr std::uint32_t kEvery = 0xffffffff;
+constexpr auto of = verb_bits;
 constexpr std::uint32_t kPlan = of({Verb::plan});
-constexpr std::uint32_t kOfPlan = of({Verb::simulate, Verb::check, Verb::explain});
+constexpr std::uint32_t kOfPlan =
+    of({Verb::simulate, Verb::check, Verb::explain, Verb::run, Verb::rehearse, Verb::verify});
 constexpr std::uint32_t kProblem = kPlan | kOfPlan;
 
 using S = Settings&;
@@ -119,7 +119,7 @@ std::vector<OptionSpec> make_table() {
        .standard = "required by plan; one node for topo",
        .text = "devices to use",
        .verbs = kProblem | of({Verb::topo}),
-       .store = [](S s, T t) { s.gpus = number(t); }},
+       .store = [](S s, T t) { s.gpus = tpplan::number(t); }},
       {.name = "topology",
        .kind = shipped,
        .standard = "dgx-a100-80g",
@@ -140,7 +140,7 @@ std::vector<OptionSpec> make_table() {
        .standard = "the model's; for a config.json at most 4096",
        .text = "tokens of a training sample",
        .verbs = kPlan | of({Verb::model}),
-       .store = [](S s, T t) { s.sequence = number(t); }},
+       .store = [](S s, T t) { s.sequence = tpplan::number(t); }},
       {.name = "precision",
        .kind = choice,
        .choices = kTrainingPrecisions,
@@ -164,7 +164,7 @@ std::vector<OptionSpec> make_table() {
        .standard = "the NVLink domain",
        .text = "largest tensor-parallel degree; above the NVLink domain on purpose",
        .verbs = kProblem,
-       .store = [](S s, T t) { s.max_tp = number(t); }},
+       .store = [](S s, T t) { s.max_tp = tpplan::number(t); }},
       {.name = "zero",
        .kind = choice,
        .choices = kZeroNames,
@@ -211,7 +211,7 @@ std::vector<OptionSpec> make_table() {
        .standard = "10",
        .text = "plans to show",
        .verbs = kPlan,
-       .store = [](S s, T t) { s.search.top = number(t); }},
+       .store = [](S s, T t) { s.search.top = tpplan::number(t); }},
       {.name = "framework",
        .kind = choice,
        .choices = framework_names(),
@@ -240,7 +240,7 @@ std::vector<OptionSpec> make_table() {
        .standard = "all of the machine's",
        .text = "threads of the search",
        .verbs = kPlan,
-       .store = [](S s, T t) { s.search.threads = number(t); }},
+       .store = [](S s, T t) { s.search.threads = tpplan::number(t); }},
       {.name = "experiment",
        .kind = shipped,
        .standard = "none",
@@ -265,7 +265,7 @@ std::vector<OptionSpec> make_table() {
        .kind = file,
        .standard = "none",
        .text = "write the step's timeline as a Chrome trace (Perfetto)",
-       .verbs = of({Verb::simulate}),
+       .verbs = of({Verb::simulate, Verb::compare}),
        .in_experiment = false,
        .store = [](S s, T t) { s.trace = t; }},
       {.name = "dot",
@@ -305,7 +305,7 @@ std::vector<OptionSpec> make_table() {
        .text = "worst predictions to list",
        .verbs = of({Verb::validate}),
        .in_experiment = false,
-       .store = [](S s, T t) { s.worst = number(t); }},
+       .store = [](S s, T t) { s.worst = tpplan::number(t); }},
       {.name = "json",
        .kind = flag,
        .standard = "off",
@@ -327,7 +327,14 @@ std::vector<OptionSpec> make_table() {
 }  // namespace
 
 std::span<const OptionSpec> option_table() {
-  static const std::vector<OptionSpec> table = make_table();
+  static const std::vector<OptionSpec> table = [] {
+    std::vector<OptionSpec> all = make_table();
+    const std::vector<OptionSpec> training = training_option_table();
+    const auto common =
+        std::find_if(all.begin(), all.end(), [](const OptionSpec& o) { return o.name == "json"; });
+    all.insert(common, training.begin(), training.end());
+    return all;
+  }();
   return table;
 }
 
@@ -351,6 +358,8 @@ std::string value_form(const OptionSpec& option) {
       return "";
     case OptionKind::integer:
       return "N";
+    case OptionKind::number:
+      return "NUMBER";
     case OptionKind::share:
       return "SHARE";
     case OptionKind::choice:
@@ -371,7 +380,7 @@ std::string value_form(const OptionSpec& option) {
 
 std::string range_text(const OptionSpec& option) {
   if (option.kind == OptionKind::share) return fmt::format("0 to less than 1 {}", option.unit);
-  if (option.kind != OptionKind::integer) return "";
+  if (option.kind != OptionKind::integer && option.kind != OptionKind::number) return "";
   return fmt::format("{} to {} {}", option.lowest, option.highest, option.unit);
 }
 

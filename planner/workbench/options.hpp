@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,17 +12,35 @@
 
 namespace tpplan {
 
-enum class Verb : std::uint8_t { plan, simulate, check, explain, topo, model, validate, list };
+enum class Verb : std::uint8_t {
+  plan,
+  simulate,
+  check,
+  explain,
+  run,
+  rehearse,
+  verify,
+  compare,
+  topo,
+  model,
+  validate,
+  list
+};
 struct VerbSpec {
   std::string_view name;
   std::string_view positional;  // option that a bare argument sets; empty: none
   std::string_view text;
 };
-inline constexpr std::array<VerbSpec, 8> kVerbs{{
+inline constexpr std::array<VerbSpec, 12> kVerbs{{
     {"plan", "", "find the best plans for a model on a cluster (the default)"},
     {"simulate", "plan", "one plan in depth: stages, memory, communication, timeline"},
     {"check", "plan", "is this plan legal, and does it fit"},
     {"explain", "plan", "where a plan's step time goes, and what each single change would give"},
+    {"run", "plan", "train with a plan, on this machine or a cluster"},
+    {"rehearse", "plan",
+     "run a plan of any size here with the model shrunk: its groups, schedule and messages"},
+    {"verify", "plan", "one step of a plan against one rank: loss, gradient norm, first tensor that differs"},
+    {"compare", "run", "predicted against measured, task by task"},
     {"topo", "topology", "what was understood of a machine: bandwidths, routes, the weakest link"},
     {"model", "model", "parameters, FLOPs and activations by operator, legal tensor-parallel degrees"},
     {"validate", "folder", "predict measured training runs and report the errors"},
@@ -30,7 +49,18 @@ inline constexpr std::array<VerbSpec, 8> kVerbs{{
 
 /// What an option takes: a form has one kind of field for each. `shipped` is a path or the name of a shipped
 /// file.
-enum class OptionKind : std::uint8_t { flag, integer, share, choice, batch, axis, shipped, file, folder };
+enum class OptionKind : std::uint8_t {
+  flag,
+  integer,
+  number,
+  share,
+  choice,
+  batch,
+  axis,
+  shipped,
+  file,
+  folder
+};
 
 /// One option: from this table come the flags, --help, the keys of the experiment file, the reference page
 /// and the fields of a form.
@@ -38,7 +68,7 @@ struct OptionSpec {
   std::string_view name;  // "global-batch"
   OptionKind kind = OptionKind::flag;
   std::string_view unit;                      // what an integer counts
-  std::int64_t lowest = 0, highest = 0;       // of an integer
+  std::int64_t lowest = 0, highest = 0;       // of an integer or a number
   std::span<const std::string_view> choices;  // of a choice
   std::string_view standard;                  // default, in words
   std::string_view text;
@@ -51,6 +81,12 @@ struct OptionSpec {
 
   [[nodiscard]] bool belongs_to(Verb verb) const { return (verbs >> static_cast<unsigned>(verb) & 1U) != 0; }
 };
+
+[[nodiscard]] constexpr std::uint32_t verb_bits(std::initializer_list<Verb> verbs) {
+  std::uint32_t bits = 0;
+  for (const Verb verb : verbs) bits |= 1U << static_cast<unsigned>(verb);
+  return bits;
+}
 
 [[nodiscard]] std::span<const OptionSpec> option_table();
 

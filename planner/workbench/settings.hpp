@@ -5,10 +5,13 @@
 
 #include "planner/search/planner.hpp"
 #include "simulator/model/model_limits.hpp"
+#include "simulator/plan/training_job.hpp"
 
 namespace tpplan {
 
 enum class Color { automatic, always, never };
+enum class Launcher { automatic, mpirun, threads };
+inline constexpr std::array<std::string_view, 3> kLauncherNames{"auto", "mpirun", "threads"};
 
 /// Everything a user can set, from flags and from the experiment file. Filled through the option table only.
 struct Settings {
@@ -23,6 +26,15 @@ struct Settings {
   int max_tp = 0;
   bool causal_flops = false;
   SearchOptions search;
+
+  // Of run, rehearse and verify.
+  TrainingJob job;
+  bool has_min_learning_rate = false;
+  Launcher launcher = Launcher::automatic;
+  std::string hostfile;
+  bool slurm = false;
+  bool dry_run = false;
+  std::string run;  // folder of a run that is over
 
   std::string experiment, plan, output, trace, folder;
   bool dot = false;

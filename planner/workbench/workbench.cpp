@@ -20,10 +20,6 @@ constexpr const char* kDefaultTopology = "dgx-a100-80g";
 constexpr std::int64_t kDefaultBatchTokens = 1 << 22;
 constexpr const char* kDefaultPlanFile = "plan.yaml";
 
-AnalyticCostModel cost_model(const Problem& problem, const Settings& settings) {
-  return AnalyticCostModel(problem.topology.device, settings.algorithm);
-}
-
 Bytes memory_limit(const Problem& problem, const Settings& settings) {
   return problem.topology.device.memory * (1 - settings.search.memory_margin);
 }
@@ -43,6 +39,10 @@ std::int64_t samples_of(const Settings& settings, const ModelSpec& model, int se
 }
 
 }  // namespace
+
+AnalyticCostModel cost_model_of(const Problem& problem, const Settings& settings) {
+  return AnalyticCostModel(problem.topology.device, settings.algorithm);
+}
 
 Topology Workbench::load_topology(const std::string& given, int gpus, std::string& placement) const {
   const std::filesystem::path file = find_file(given, files_.topologies(), "topology");
@@ -105,7 +105,7 @@ PlanReport Workbench::plan(const Settings& settings, const std::stop_token& stop
                            const Progress& progress) const {
   PlanReport report{.understood = understand(settings), .options = settings.search};
   const Problem& problem = report.understood.problem;
-  const AnalyticCostModel model = cost_model(problem, settings);
+  const AnalyticCostModel model = cost_model_of(problem, settings);
   report.result = search(problem, model, settings.search, stop, progress);
   if (!report.result.plans.empty() && !stop.stop_requested()) {
     report.reasons = reasons(report.result.plans);
@@ -121,7 +121,7 @@ SimulateReport Workbench::simulate(const Settings& settings) const {
   const Problem& problem = report.understood.problem;
   const ParallelPlan& plan = report.document.plan;
   if (!report.violations.empty()) return report;
-  report.simulation = simulate_plan(problem, cost_model(problem, settings), plan, true);
+  report.simulation = simulate_plan(problem, cost_model_of(problem, settings), plan, true);
   report.fits = report.simulation.memory.peak() <= report.limit;
   report.saved_per_layer =
       layer_memory(problem, plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute).saved;
@@ -140,7 +140,7 @@ CheckReport Workbench::check(const Settings& settings) const {
       layer_memory(problem, plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute);
   report.memory = memory_report(problem, plan, block_parameters(problem.model, plan.tp), layer);
   if (report.memory->peak() > report.limit) {
-    const AnalyticCostModel model = cost_model(problem, settings);
+    const AnalyticCostModel model = cost_model_of(problem, settings);
     const auto change = smallest_fitting_change(problem, model, plan, report.limit,
                                                 single_changes(problem, model, plan, report.limit));
     report.violations.push_back(
@@ -158,7 +158,7 @@ ExplainReport Workbench::explain(const Settings& settings) const {
   const Problem& problem = report.understood.problem;
   const ParallelPlan& plan = report.document.plan;
   if (!report.violations.empty()) return report;
-  const AnalyticCostModel model = cost_model(problem, settings);
+  const AnalyticCostModel model = cost_model_of(problem, settings);
   report.simulation = simulate_plan(problem, model, plan);
   report.fits = report.simulation.memory.peak() <= report.limit;
   report.changes = single_changes(problem, model, plan, report.limit);

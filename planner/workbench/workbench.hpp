@@ -3,8 +3,9 @@
 #include <stop_token>
 
 #include "planner/workbench/data_files.hpp"
-#include "planner/workbench/reports.hpp"
+#include "planner/workbench/run_reports.hpp"
 #include "planner/workbench/settings.hpp"
+#include "simulator/cost/analytic_cost_model.hpp"
 
 namespace tpplan {
 
@@ -24,6 +25,16 @@ class Workbench {
   [[nodiscard]] CheckReport check(const Settings& settings) const;
   /// An illegal plan is not simulated: `violations` says why.
   [[nodiscard]] ExplainReport explain(const Settings& settings) const;
+  /// Trains. `stop` ends training after the step that is under way, with a checkpoint.
+  [[nodiscard]] RunReport run(const Settings& settings, const std::stop_token& stop = {},
+                              const RunWatcher& watcher = {}) const;
+  /// The plan with a model that has its layers, heads and vocabulary split but few channels: two steps.
+  [[nodiscard]] RunReport rehearse(const Settings& settings, const std::stop_token& stop = {},
+                                   const RunWatcher& watcher = {}) const;
+  [[nodiscard]] VerifyReport verify(const Settings& settings, const std::stop_token& stop = {},
+                                    const RunWatcher& watcher = {}) const;
+  /// Writes Settings::trace when given: both timelines in one.
+  [[nodiscard]] CompareReport compare(const Settings& settings) const;
   [[nodiscard]] TopologyReport topology(const Settings& settings) const;
   [[nodiscard]] ModelReport model(const Settings& settings) const;
   /// Writes the predictions to Settings::output when given.
@@ -41,6 +52,9 @@ class Workbench {
 
   DataFiles files_;
 };
+
+/// Prices plans of the problem as the settings ask for.
+[[nodiscard]] AnalyticCostModel cost_model_of(const Problem& problem, const Settings& settings);
 
 /// Name of a plan in one line: "tp 8 pp 4 dp 4, sequence parallel, ZeRO 1, vpp 3, micro-batch 2,
 /// interleaved".

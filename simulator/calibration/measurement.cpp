@@ -60,10 +60,10 @@ std::string to_json_line(const Environment& e) {
   return line.dump() + "\n";
 }
 
-MeasuredRun read_measurements(const std::filesystem::path& file) {
+RecordedRun read_measurements(const std::filesystem::path& file) {
   std::ifstream in(file);
   if (!in) throw ConfigError(fmt::format("{}: cannot be read", file.string()));
-  MeasuredRun run;
+  RecordedRun run;
   std::string text;
   for (int number = 1; std::getline(in, text); ++number) {
     const bool complete = !in.eof();

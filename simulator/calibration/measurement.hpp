@@ -40,13 +40,13 @@ struct Environment {
 };
 [[nodiscard]] std::string to_json_line(const Environment& environment);
 
-struct MeasuredRun {
+struct RecordedRun {
   Environment environment;
   std::vector<Measurement> measurements;
 };
 
 /// Reads measurements.jsonl. A line that is no measurement is a ConfigError with its number; a last line that
 /// was cut off by the end of the run is left out.
-[[nodiscard]] MeasuredRun read_measurements(const std::filesystem::path& file);
+[[nodiscard]] RecordedRun read_measurements(const std::filesystem::path& file);
 
 }  // namespace tpplan

@@ -11,8 +11,9 @@
 
 namespace tpplan {
 
-enum class JobTask : std::uint8_t { train, verify, rehearse, probe };
-inline constexpr std::array<std::string_view, 4> kJobTaskNames{"train", "verify", "rehearse", "probe"};
+enum class JobTask : std::uint8_t { train, verify, verify_one, rehearse, probe };
+inline constexpr std::array<std::string_view, 5> kJobTaskNames{"train", "verify", "verify_one", "rehearse",
+                                                               "probe"};
 
 enum class TokenFormat : std::uint8_t { automatic, bytes, uint16, uint32 };
 inline constexpr std::array<std::string_view, 4> kTokenFormatNames{"auto", "bytes", "uint16", "uint32"};

@@ -12,7 +12,8 @@ inline constexpr std::array<std::string_view, 2> kOptimizerNames{"adamw", "sgd"}
 /// What training needs beside model and plan.
 struct TrainingOptions {
   OptimizerKind optimizer = OptimizerKind::adamw;
-  double learning_rate = 6e-4, min_learning_rate = 6e-5;
+  double learning_rate = 6e-4;
+  double min_learning_rate = 6e-5;
   std::int64_t warmup_steps = 10, total_steps = 100;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   double clip = 1.0;  // of the global gradient norm; 0: none

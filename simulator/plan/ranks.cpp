@@ -1,4 +1,4 @@
-#include "executor/train/ranks.hpp"
+#include "simulator/plan/ranks.hpp"
 
 #include <algorithm>
 
