@@ -39,7 +39,7 @@ std::vector<int> micro_batches(const Problem& problem, const SearchOptions& opti
 Space make_space(const Problem& problem, const SearchOptions& options) {
   Space space;
   const int gpus = problem.topology.gpus;
-  const int limit = problem.max_tp > 0 ? problem.max_tp : std::max(1, problem.topology.nvlink_domain);
+  const int limit = problem.max_tp > 0 ? problem.max_tp : tensor_parallel_island(problem.topology);
   for (const int tp : axis(options.tp, divisors_up_to(problem.model.heads, limit))) {
     if (tp < 1 || gpus % tp != 0) continue;
     for (const int pp : axis(options.pp, divisors_up_to(gpus / tp, problem.model.layers))) {

@@ -83,8 +83,7 @@ std::string kind_of(const Task& task) {
 /// Both timelines in one Chrome trace: the predicted step and the last measured one, beginning together.
 std::string both_traces(const CompareReport& report, const SimulationReport& simulation,
                         const std::vector<Measurement>& measurements) {
-  std::string text =
-      chrome_trace(report.document.plan, simulation, Bytes{});
+  std::string text = chrome_trace(report.document.plan, simulation, Bytes{});
   const std::size_t end = text.rfind(']');
   std::string more;
   int last = 0;

@@ -97,7 +97,7 @@ constexpr auto of = verb_bits;
 constexpr std::uint32_t kPlan = of({Verb::plan});
 constexpr std::uint32_t kOfPlan =
     of({Verb::simulate, Verb::check, Verb::explain, Verb::run, Verb::rehearse, Verb::verify});
-constexpr std::uint32_t kProblem = kPlan | kOfPlan;
+constexpr std::uint32_t kProblem = kPlan | kOfPlan | of({Verb::compare});
 
 using S = Settings&;
 using T = std::string_view;
@@ -161,8 +161,8 @@ std::vector<OptionSpec> make_table() {
        .unit = "ranks",
        .lowest = 1,
        .highest = kMost,
-       .standard = "the NVLink domain",
-       .text = "largest tensor-parallel degree; above the NVLink domain on purpose",
+       .standard = "the NVLink domain, or without NVLink the machine",
+       .text = "largest tensor-parallel degree; above that on purpose",
        .verbs = kProblem,
        .store = [](S s, T t) { s.max_tp = tpplan::number(t); }},
       {.name = "zero",

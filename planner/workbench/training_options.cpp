@@ -144,7 +144,7 @@ std::vector<OptionSpec> job_options() {
        .store = [](S s, T t) { s.job.training.dropout = share_of(t).value(); }},
       {.name = "seed",
        .kind = integer,
-       .unit = "",
+       .unit = "as a number",
        .lowest = 0,
        .highest = kMostSteps,
        .standard = "1234",

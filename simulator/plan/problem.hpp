@@ -18,9 +18,13 @@ struct Problem {
   std::int64_t global_batch = 0;  // samples of an optimizer step
   Precision precision = Precision::bf16;
   RuntimeOptions runtime;
-  int max_tp = 0;             // 0: the NVLink domain
+  int max_tp = 0;             // 0: tensor_parallel_island
   bool causal_flops = false;  // MFU counts half of the attention square
 };
+
+/// Devices over which tensor parallelism may span unless it was asked for: those that NVLink joins, or where
+/// there is no NVLink, those of a machine.
+[[nodiscard]] int tensor_parallel_island(const Topology& topology);
 
 /// Every rule of `plan` that the problem breaks, with the numbers and the nearest legal values; empty when
 /// legal. Memory is not checked here (Rule::memory comes from a MemoryReport).

@@ -61,12 +61,22 @@ void check_tensor_parallel(const Problem& problem, const ParallelPlan& plan, Vio
     found.push_back({Rule::sequence_split,
                      fmt::format("tp {} does not divide the sequence of {} tokens", plan.tp, plan.sequence),
                      fmt::format("sequence {}", (plan.sequence / plan.tp + 1) * plan.tp)});
-  const int island = std::max(1, problem.topology.nvlink_domain);
+  const int island = tensor_parallel_island(problem.topology);
   if (plan.tp > std::max(island, problem.max_tp))
     found.push_back({Rule::island,
-                     fmt::format("tp {} spans more than the {} GPUs that NVLink joins", plan.tp, island),
+                     problem.topology.nvlink_domain > 1
+                         ? fmt::format("tp {} spans more than the {} GPUs that NVLink joins", plan.tp, island)
+                         : fmt::format("tp {} spans more than the {} devices of a machine", plan.tp, island),
                      fmt::format("tp {} or less, or --max-tp {}", island, plan.tp)});
 }
+
+}  // namespace
+
+int tensor_parallel_island(const Topology& topology) {
+  return std::max(1, topology.nvlink_domain > 1 ? topology.nvlink_domain : topology.gpus_per_node);
+}
+
+namespace {
 
 bool stages_cover(const ParallelPlan& plan, int layers) {
   int next = 0;
