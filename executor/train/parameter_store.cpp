@@ -78,10 +78,10 @@ void ParameterStore::build_units() {
     const int stage = stage_of_chunk_[static_cast<std::size_t>(chunk)];
     const Stage& range = plan.stages[static_cast<std::size_t>(stage)];
     const int first = first_block(chunk), blocks = stage_blocks(range);
-    const int parts = zero_ == ZeroStage::weights || rank_.data
-                          ? stage_buckets(plan, range, stage_parameters(range, counts, plan.pp > 1), of_rank,
-                                          of_rank_buckets)
-                          : 1;
+    // Without a data-parallel group nothing is reduced: a unit for each block keeps transfers small.
+    const int parts = rank_.data ? stage_buckets(plan, range, stage_parameters(range, counts, plan.pp > 1),
+                                                 of_rank, of_rank_buckets)
+                                 : blocks;
     std::vector<std::vector<std::pair<int, int>>> dealt(static_cast<std::size_t>(parts));
     std::vector<std::pair<int, int>> tied;
     std::vector<int> last_blocks(static_cast<std::size_t>(parts), first);

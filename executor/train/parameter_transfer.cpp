@@ -23,9 +23,14 @@ void ParameterStore::fill_share(Unit& unit, Tensor share, Tensor copy, const Par
       share.data == unit.second_moment.tensor.data)
     return;
   // Everybody has read the whole unit: no need to gather it.
-  const OwnedTensor whole = rank_.arena.matrix(DType::f32, 1, unit.size, MemoryCategory::workspace);
-  rank_.backend.upload(whole.tensor.data, host.data(), unit.size * 4);
-  rank_.backend.copy(unit.weights.tensor, whole.tensor);
+  const std::int64_t piece = std::min<std::int64_t>(unit.size, 1 << 20);
+  const OwnedTensor staged = rank_.arena.matrix(DType::f32, 1, piece, MemoryCategory::workspace);
+  for (std::int64_t at = 0; at < unit.size; at += piece) {
+    const std::int64_t count = std::min(piece, unit.size - at);
+    rank_.backend.upload(staged.tensor.data, host.data() + at, count * 4);
+    rank_.backend.copy(unit.weights.tensor.slice(at, count), staged.tensor.slice(0, count));
+    rank_.backend.synchronise();
+  }
 }
 
 void ParameterStore::load(const PartReader& read) {

@@ -206,6 +206,9 @@ void LayerCoster::add_recompute(Passes& passes, const Passes& core, Seconds seco
     case Recompute::selective:
       if (run_.selective_saves_products) {
         passes.backward.recompute += passes.forward.memory_bound + second_products;
+      } else if (run_.selective_recomputes_cheap) {
+        passes.backward.recompute += core.forward.total() + passes.forward.memory_bound;
+        passes.backward.flops += core.forward.flops;
       } else {
         passes.backward.recompute += core.forward.total();
         passes.backward.flops += core.forward.flops;

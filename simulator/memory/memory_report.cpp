@@ -97,8 +97,12 @@ LayerMemory layer_memory(const Problem& problem, int tp, bool sequence_parallel,
       break;
     case Recompute::selective: {
       const double products = q + 2 * kv + (m.gated_mlp ? 2 : 1) * f + 2 * h / split;
-      const double kept =
-          run.selective_saves_products ? input + (q + products / 2) * e : outside / split + inside;
+      // Norm inputs, queries, keys and values, and the MLP's products: the outputs of products and what they
+      // were added to.
+      const double products_only = 2 * input + (q + 2 * kv + (m.gated_mlp ? 2 : 1) * f) * e;
+      const double kept = run.selective_saves_products     ? input + (q + products / 2) * e
+                          : run.selective_recomputes_cheap ? products_only
+                                                           : outside / split + inside;
       memory.saved = Bytes{tokens * kept};
       memory.recompute = Bytes{tokens * (all - kept)};
       break;
@@ -149,7 +153,10 @@ MemoryReport memory_report(const Problem& problem, const ParallelPlan& plan, con
     memory.of(MemoryCategory::recompute) = layer.recompute;
     // The head's logits are gone before the layers' backward needs its workspace.
     if (head) {
-      memory.of(MemoryCategory::logits) = layer.head;
+      // GPipe runs every micro-batch's loss before the first backward.
+      const double losses =
+          plan.schedule == ScheduleKind::gpipe ? static_cast<double>(plan.microbatches()) : 1;
+      memory.of(MemoryCategory::logits) = layer.head * losses;
       memory.of(MemoryCategory::workspace) = std::max(Bytes{0}, layer.workspace - layer.head);
     } else {
       memory.of(MemoryCategory::workspace) = layer.workspace;

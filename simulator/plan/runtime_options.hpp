@@ -54,7 +54,9 @@ struct RuntimeOptions {
   Bytes reduce_buffers;      // flat buffers for reductions beside the gradients (DeepSpeed)
   bool p2p_overlap = false;  // pipeline transfers hide behind compute
   bool embedding_weighs_a_layer = false;
-  bool selective_saves_products = false;  // torchtitan's per-operator selective recompute
+  bool selective_saves_products = false;    // torchtitan's per-operator selective recompute
+  bool selective_recomputes_cheap = false;  // selective recompute redoes all that no product makes:
+                                            // attention, norms, activations
   Seconds fixed_per_step = milliseconds(6);
   bool operator==(const RuntimeOptions&) const = default;
 };

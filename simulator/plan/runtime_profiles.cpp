@@ -138,6 +138,21 @@ RuntimeOptions maxtext() {
   return o;
 }
 
+/// This project's own executor: every kernel reads and writes its operands once, gradients are reduced by a
+/// thread of their own, collectives of the tensor group wait, logits become their gradient in place.
+RuntimeOptions tpplan_executor() {
+  RuntimeOptions o;
+  o.framework = "tpplan";
+  o.attention = AttentionKernel::flash2;
+  o.tp_overlap = TpOverlap::none;
+  o.cuda_graphs = true;  // calls of functions, not launches
+  o.logit_bytes = 2;
+  o.p2p_overlap = true;
+  o.selective_recomputes_cheap = true;
+  o.fixed_per_step = Seconds{0};
+  return o;
+}
+
 using Factory = RuntimeOptions (*)();
 
 const std::map<std::string, Factory, std::less<>>& profiles() {
@@ -152,7 +167,8 @@ const std::map<std::string, Factory, std::less<>>& profiles() {
                                                                  {"megatron-lm-2021", megatron_2021},
                                                                  {"megatron-lm-2022", megatron_2022},
                                                                  {"nemo", nemo},
-                                                                 {"torchtitan", torchtitan}};
+                                                                 {"torchtitan", torchtitan},
+                                                                 {"tpplan", tpplan_executor}};
   return table;
 }
 
