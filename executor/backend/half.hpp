@@ -20,12 +20,14 @@ struct Float16 {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }
 
-/// Exponents are rebiased by a multiplication, which also normalises subnormal numbers.
+/// Subnormal numbers are normalised by adding and taking away 2^-14: a product with a subnormal fp32 number
+/// would be zero where those are flushed.
 [[gnu::always_inline]] inline float to_float(Float16 x) {
   const std::uint32_t magnitude = (x.bits & 0x7fffU) << 13;
-  const float scaled = std::bit_cast<float>(magnitude) * std::bit_cast<float>(0x77800000U);  // 2^112
-  const std::uint32_t bits = magnitude >= 0x0f800000U ? (magnitude | 0x7f800000U)  // infinity, not a number
-                                                      : std::bit_cast<std::uint32_t>(scaled);
+  const float small = std::bit_cast<float>(magnitude | 0x38800000U) - std::bit_cast<float>(0x38800000U);
+  const std::uint32_t bits = magnitude >= 0x0f800000U  ? (magnitude | 0x7f800000U)  // infinity, not a number
+                             : magnitude < 0x00800000U ? std::bit_cast<std::uint32_t>(small)
+                                                       : magnitude + 0x38000000U;
   return std::bit_cast<float>(bits | (x.bits & 0x8000U) << 16);
 }
 
