@@ -29,7 +29,23 @@ AnalyticCostModel::AnalyticCostModel(const DeviceSpec& device, CollectiveAlgorit
                                      const KernelConstants& constants)
     : CostModel(constants), device_(device), forced_(forced) {}
 
+FlopsPerSecond interpolated_rate(const std::vector<MeasuredProduct>& table, const ProductShape& shape) {
+  double weights = 0, sum = 0;
+  for (const MeasuredProduct& measured : table) {
+    if (measured.precision != shape.precision) continue;
+    const double m = std::log(measured.m / shape.m), n = std::log(measured.n / shape.n),
+                 k = std::log(measured.k / shape.k);
+    const double square = m * m + n * n + k * k;
+    if (square == 0) return measured.rate;
+    weights += 1 / (square * square);
+    sum += std::log(measured.rate.value()) / (square * square);
+  }
+  return FlopsPerSecond{weights > 0 ? std::exp(sum / weights) : 0};
+}
+
 Seconds AnalyticCostModel::product(const ProductShape& shape) const {
+  if (const FlopsPerSecond rate = interpolated_rate(device_.products, shape); rate.value() > 0)
+    return Flops{2 * shape.m * shape.n * shape.k * shape.batch} / rate + device_.kernel_floor;
   const double efficiency = product_efficiency(shape, device_.multiprocessors, constants()) *
                             (shape.aligned ? 1 : constants().unaligned_rate);
   const Seconds compute = Flops{2 * shape.m * shape.n * shape.k * shape.batch} /

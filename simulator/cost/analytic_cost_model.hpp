@@ -22,6 +22,12 @@ class AnalyticCostModel final : public CostModel {
   CollectiveAlgorithm forced_;
 };
 
+/// The rate of a shape from measured ones of its precision: the measured rate itself, or the mean of the
+/// logarithms of all weighted by 1 / d^4, d being the distance of (ln m, ln n, ln k). Zero when none is
+/// known.
+[[nodiscard]] FlopsPerSecond interpolated_rate(const std::vector<MeasuredProduct>& table,
+                                               const ProductShape& shape);
+
 /// Share of the sustained rate that a tiled product reaches: best tile's wave quantisation over the
 /// multiprocessors, edge tiles, and K / (K + half_k).
 [[nodiscard]] double product_efficiency(const ProductShape& shape, int multiprocessors,

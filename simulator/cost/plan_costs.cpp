@@ -70,7 +70,13 @@ PlanPaths plan_paths(const Topology& topology, const ParallelPlan& plan) {
 }
 
 PlanCosts plan_costs(const Problem& problem, const CostModel& model, const ParallelPlan& plan,
-                     const LayerCosts& blocks, const PlanPaths& paths) {
+                     const LayerCosts& given, const PlanPaths& paths) {
+  LayerCosts blocks = given;
+  if (const double cores = problem.topology.shared_cores; cores > 0 && cores < plan.world())
+    // The engine slows compute down where ranks share cores. Collectives were measured among all ranks.
+    for (Passes* passes : {&blocks.layer, &blocks.embedding, &blocks.head})
+      for (Phase* phase : {&passes->forward, &passes->backward})
+        phase->tensor_parallel *= cores / plan.world();
   const KernelConstants& c = model.constants();
   const RuntimeOptions& run = problem.runtime;
   PlanCosts costs;
@@ -84,6 +90,7 @@ PlanCosts plan_costs(const Problem& problem, const CostModel& model, const Paral
   }
   costs.straggler = 1 + c.straggler_per_doubling * std::log2(static_cast<double>(problem.topology.nodes()));
   costs.overlap_slowdown = c.overlap_slowdown;
+  costs.shared_cores = problem.topology.shared_cores;
   costs.fixed = run.fixed_per_step;
   costs.gradient_bytes = run.reduce_bytes;
   costs.reduces_overlap = run.dp_overlap == DpOverlap::backward;

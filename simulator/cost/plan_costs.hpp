@@ -81,7 +81,8 @@ struct PlanCosts {
   Seconds fixed;                   // data, logging
   double gradient_bytes = 4;       // of an element as reduced
   double overlap_slowdown = 0;
-  double straggler = 1;  // all compute is this much slower
+  double shared_cores = 0;  // Topology::shared_cores
+  double straggler = 1;     // all compute is this much slower
 };
 
 /// The groups of one layout on the topology. They do not depend on batch, ZeRO or recompute; callers keep

@@ -55,10 +55,11 @@ class Tournament {
 
 class EventLoop {
  public:
-  EventLoop(const TaskGraph& graph, double slowdown)
+  EventLoop(const TaskGraph& graph, const Contention& contention)
       : graph_(graph),
         tasks_(graph.tasks()),
-        slowdown_(1 + slowdown),
+        slowdown_(1 + contention.slowdown),
+        cores_per_device_(contention.shared_cores / contention.ranks_of_device),
         queues_(
             streams(), tasks_.size(), [&](std::size_t i) { return stream_of(tasks_[i]); },
             [](std::size_t i) { return static_cast<Id>(i); }),
@@ -110,8 +111,11 @@ class EventLoop {
     if (missing_[id] > 0) return;
     timeline_.intervals[id].start = Seconds{now_};
     double duration = tasks_[id].duration.value();
-    if (kind_of(stream) == StreamKind::compute && running(sibling(stream, StreamKind::dp)))
-      duration *= slowdown_;
+    if (kind_of(stream) == StreamKind::compute) {
+      if (running(sibling(stream, StreamKind::dp))) duration *= slowdown_;
+      share_cores(1);
+      duration /= speed_;
+    }
     finish_.set(stream, now_ + duration);
     if (kind_of(stream) == StreamKind::dp) stretch(sibling(stream, StreamKind::compute), slowdown_);
   }
@@ -121,11 +125,23 @@ class EventLoop {
     if (running(stream)) finish_.set(stream, now_ + (finish_.time(stream) - now_) * factor);
   }
 
+  /// `change` compute tasks more run from now on: all the others go on at their new share of the cores.
+  void share_cores(int change) {
+    computing_ += change;
+    if (cores_per_device_ <= 0) return;
+    const double before = speed_;
+    speed_ = computing_ > cores_per_device_ ? cores_per_device_ / computing_ : 1;
+    if (speed_ == before) return;
+    for (std::size_t stream = 0; stream < streams(); stream += kStreamsPerDevice)
+      stretch(sibling(stream, StreamKind::compute), before / speed_);
+  }
+
   void complete(std::size_t stream) {
     const auto id = static_cast<std::size_t>(queues_.items[static_cast<std::size_t>(head_[stream])]);
     timeline_.intervals[id].end = Seconds{now_};
     ++head_[stream];
     finish_.set(stream, kNever);
+    if (kind_of(stream) == StreamKind::compute) share_cores(-1);
     const bool communication = kind_of(stream) == StreamKind::dp;
     if (communication) stretch(sibling(stream, StreamKind::compute), 1 / slowdown_);
     start_if_ready(stream);
@@ -147,6 +163,9 @@ class EventLoop {
   const TaskGraph& graph_;
   const std::vector<Task>& tasks_;
   double slowdown_;
+  double cores_per_device_;            // of those that are shared; 0: none are
+  double speed_ = 1;                   // of compute tasks, by their share of the cores
+  int computing_ = 0;                  // compute tasks that run
   Rows queues_;                        // tasks by stream, in order
   Rows followers_;                     // tasks that wait for a task
   std::vector<std::int32_t> missing_;  // dependencies not yet done, by task
@@ -159,7 +178,7 @@ class EventLoop {
 }  // namespace
 
 Timeline simulate(const TaskGraph& graph, const Contention& contention) {
-  return EventLoop(graph, contention.slowdown).run();
+  return EventLoop(graph, contention).run();
 }
 
 }  // namespace tpplan

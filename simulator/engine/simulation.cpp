@@ -34,6 +34,10 @@ Seconds exposed_data_parallel(const TaskGraph& graph, const Timeline& timeline, 
   return exposed;
 }
 
+Contention contention_of(const ParallelPlan& plan, const PlanCosts& costs) {
+  return {costs.overlap_slowdown, costs.shared_cores, plan.world() / plan.pp};
+}
+
 /// FLOPs that recomputation repeats over the model's own, by the same convention as model_flops_per_token.
 double repeated_share(const Problem& problem, Recompute recompute) {
   const ModelSpec& model = problem.model;
@@ -112,7 +116,7 @@ Schedule schedule_of(const ParallelPlan& plan) {
 }
 
 Seconds simulate_step_time(const ParallelPlan& plan, const PlanCosts& costs) {
-  return simulate(lower(plan, schedule_of(plan), costs), {costs.overlap_slowdown}).makespan;
+  return simulate(lower(plan, schedule_of(plan), costs), contention_of(plan, costs)).makespan;
 }
 
 SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan, const PlanCosts& costs,
@@ -120,7 +124,7 @@ SimulationReport simulate_step(const Problem& problem, const ParallelPlan& plan,
   const Schedule schedule = schedule_of(plan);
   if (const auto deadlock = find_deadlock(schedule)) throw std::logic_error(*deadlock);
   auto graph = std::make_shared<const TaskGraph>(lower(plan, schedule, costs));
-  auto timeline = std::make_shared<const Timeline>(simulate(*graph, {costs.overlap_slowdown}));
+  auto timeline = std::make_shared<const Timeline>(simulate(*graph, contention_of(plan, costs)));
 
   SimulationReport report;
   report.step = timeline->makespan;

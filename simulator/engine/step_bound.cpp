@@ -74,6 +74,13 @@ Seconds step_lower_bound(const ParallelPlan& plan, const PlanCosts& costs) {
     before += forward(r) + latency(r);
     after += backward(r) + latency(r);
   }
+  if (costs.shared_cores > 0) {
+    // All ranks' compute goes through the shared cores.
+    Seconds work{};
+    for (int i = 0; i < stages; ++i) work += m * (forward(i) + backward(i));
+    for (const RankCosts& rank : costs.ranks) work += rank.optimizer;
+    return std::max(ready, work * (plan.world() / plan.pp / costs.shared_cores));
+  }
   Seconds end{};
   for (const RankCosts& rank : costs.ranks)
     end = std::max(end, rank.optimizer + (costs.gathers_overlap ? Seconds{} : rank.gather));

@@ -71,6 +71,11 @@ struct Contention {
   /// Compute runs at 1 / (1 + slowdown) of its speed while a data-parallel collective runs on the same
   /// device, because the collective's kernels take multiprocessors and memory bandwidth.
   double slowdown = 0;
+  /// Cores that all ranks share, when they are processes of one machine; 0: every rank has its own. Of the
+  /// running compute tasks, each stands for `ranks_of_device` ranks; where these are more than the cores, all
+  /// go on at cores / ranks of their speed (processor sharing).
+  double shared_cores = 0;
+  int ranks_of_device = 1;
 };
 
 /// Deterministic discrete-event simulation: events in order of time, ties by task id. Asserts that the graph

@@ -22,6 +22,23 @@ void read_attention(const Value& value, DeviceSpec& device) {
   map.finish();
 }
 
+/// - {m: 256, n: 768, k: 768, fp32: 150 GFLOP/s}
+void read_products(const Value& value, DeviceSpec& device) {
+  device.products.clear();
+  for (const Value& entry : value.list()) {
+    MapReader map = entry.map();
+    MeasuredProduct product{map.required("m").number(1, 1e12), map.required("n").number(1, 1e12),
+                            map.required("k").number(1, 1e12)};
+    for (std::size_t i = 0; i < kPrecisionNames.size(); ++i)
+      if (const auto rate = map.optional(std::string(kPrecisionNames[i]))) {
+        product.precision = static_cast<Precision>(i);
+        product.rate = compute_rate(*rate);
+        device.products.push_back(product);
+      }
+    map.finish();
+  }
+}
+
 void read_nvlink(const Value& value, DeviceSpec& device) {
   MapReader map = value.map();
   device.nvlink_bandwidth = link_rate(map.required("bandwidth"));
@@ -49,6 +66,7 @@ DeviceSpec device_from(const Value& value, const std::optional<DeviceSpec>& base
   if (const auto rates = given("peak")) read_rates(*rates, device.peak);
   if (const auto rates = map.optional("sustained")) read_rates(*rates, device.sustained);
   if (const auto rates = map.optional("attention")) read_attention(*rates, device);
+  if (const auto products = map.optional("products")) read_products(*products, device);
   if (const auto floor = map.optional("kernel_floor")) device.kernel_floor = link_latency(*floor);
   if (const auto context = map.optional("context")) device.context = capacity(*context);
   if (const auto able = map.optional("in_switch_reduction")) device.in_switch_reduction = able->flag();

@@ -21,6 +21,13 @@ inline constexpr std::array<std::string_view, 3> kFabricKindNames{"none", "rail-
 inline constexpr std::array<std::string_view, 5> kAttentionKernelNames{"torch", "fused_softmax", "flash1",
                                                                        "flash2", "flash3"};
 
+/// The rate that one shape of matrix product reached: C (m, n) = A (m, k) B (k, n).
+struct MeasuredProduct {
+  double m = 0, n = 0, k = 0;
+  Precision precision = Precision::fp32;
+  FlopsPerSecond rate;
+};
+
 /// An accelerator. Every number is the device's own; sources stand in its file under topologies/devices.
 struct DeviceSpec {
   std::string name;
@@ -34,6 +41,7 @@ struct DeviceSpec {
       sustained{};  // of large matrix products, power and clocks included; 0: as peak x 0.75
   std::array<FlopsPerSecond, 3>
       attention{};  // fused attention forward: flash1, flash2, flash3 class; 0: not available
+  std::vector<MeasuredProduct> products;   // rates of matrix products as measured; empty: by tiles and peak
   bool in_switch_reduction = false;        // NVLink SHARP: NVSwitch of the third generation and later
   Seconds kernel_floor = microseconds(4);  // shortest kernel, back to back
   Bytes context = mebibytes(600);  // driver context and libraries' workspaces that the allocator never sees
@@ -116,8 +124,9 @@ struct Topology {
   int gpus_per_node = 0;        // GPUs in the node graph (one NVLink rack counts as one node)
   int nvlink_domain = 1;        // GPUs joined by NVLink, counted from GPU 0; 1 without NVLink
   int nics_per_node = 0;
-  int gpus = 0;           // of the whole cluster
-  int used_per_node = 0;  // GPUs used of each node: gpus / nodes()
+  int gpus = 0;             // of the whole cluster
+  int used_per_node = 0;    // GPUs used of each node: gpus / nodes()
+  double shared_cores = 0;  // cores that all devices share, when these are processes of one machine; 0: none
 
   [[nodiscard]] int nodes() const { return gpus / used_per_node; }
 };

@@ -161,6 +161,7 @@ Topology read_topology(const std::filesystem::path& file, const std::filesystem:
   const Value node = map.required("node");
   read_node(node, topology);
   if (const auto fabric = map.optional("fabric")) topology.fabric = read_fabric(*fabric);
+  if (const auto cores = map.optional("shared_cores")) topology.shared_cores = cores->number(0.1, 1e6);
   const auto nodes = map.optional("nodes");
   const int count = nodes ? static_cast<int>(nodes->integer(1, 1'000'000)) : 1;
   map.finish();

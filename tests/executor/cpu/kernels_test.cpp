@@ -1,6 +1,8 @@
 // Every backward kernel against finite differences of its forward, and forwards against plain formulas in
 // double precision, for every instruction set that this processor has.
 
+#include "executor/cpu/kernels.hpp"
+
 #include <cmath>
 #include <functional>
 #include <gtest/gtest.h>
@@ -9,7 +11,6 @@
 
 #include "executor/backend/half.hpp"
 #include "executor/cpu/cpu_backend.hpp"
-#include "executor/cpu/kernels.hpp"
 
 namespace tpplan::testing {
 namespace {
@@ -19,7 +20,8 @@ std::vector<std::unique_ptr<Backend>> backends() {
   all.emplace_back(kernels_base(1));
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) all.emplace_back(kernels_v3(1));
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl"))
     all.emplace_back(kernels_v4(2));
 #endif
   return all;
@@ -49,7 +51,8 @@ struct Line : Values {
 double weighted(Values& y, Values& w) {
   double sum = 0;
   for (std::int64_t i = 0; i < y.rows; ++i)
-    for (std::int64_t j = 0; j < y.cols; ++j) sum += static_cast<double>(y.at(i, j)) * static_cast<double>(w.at(i, j));
+    for (std::int64_t j = 0; j < y.cols; ++j)
+      sum += static_cast<double>(y.at(i, j)) * static_cast<double>(w.at(i, j));
   return sum;
 }
 
@@ -91,14 +94,14 @@ TEST(Kernels, NormBackwardIsTheSlopeOfItsForward) {
       (void)loss();
       std::fill(dw.data.begin(), dw.data.end(), 0.0F);
       std::fill(db.data.begin(), db.data.end(), 0.0F);
-      backend->norm_backward(kind, dx.tensor(), {}, dw.tensor(), has_bias ? db.tensor() : Tensor{}, dy.tensor(),
-                             x.tensor(), st, w.tensor());
+      backend->norm_backward(kind, dx.tensor(), {}, dw.tensor(), has_bias ? db.tensor() : Tensor{},
+                             dy.tensor(), x.tensor(), st, w.tensor());
       expect_gradient(x, dx, loss, "input of a norm", 5e-3);
       expect_gradient(w, dw, loss, "weight of a norm");
       if (has_bias) expect_gradient(b, db, loss, "bias of a norm");
       Values with(5, 19, 8);
-      backend->norm_backward(kind, with.tensor(), residual.tensor(), dw.tensor(), {}, dy.tensor(), x.tensor(), st,
-                             w.tensor());
+      backend->norm_backward(kind, with.tensor(), residual.tensor(), dw.tensor(), {}, dy.tensor(), x.tensor(),
+                             st, w.tensor());
       EXPECT_NEAR(with.at(3, 4), dx.at(3, 4) + residual.at(3, 4), 1e-5);
     }
 }
@@ -184,10 +187,14 @@ AttentionArguments arguments_of(const AttentionCase& c, Tensor qkv, Tensor lse) 
 
 TEST(Kernels, AttentionAgreesWithItsFormulaAndItsBackwardWithDifferences) {
   // One token, a whole block of queries, blocks that end early, grouped heads, a head size that is no vector.
-  for (const AttentionCase& c : {AttentionCase{1, 1, 1, 1, 8, 0}, {2, 5, 2, 1, 6, 0}, {1, 32, 2, 2, 16, 0},
-                                 {1, 37, 4, 2, 10, 0}, {1, 9, 2, 2, 8, 0.3F}})
+  for (const AttentionCase& c : {AttentionCase{1, 1, 1, 1, 8, 0},
+                                 {2, 5, 2, 1, 6, 0},
+                                 {1, 32, 2, 2, 16, 0},
+                                 {1, 37, 4, 2, 10, 0},
+                                 {1, 9, 2, 2, 8, 0.3F}})
     for (const auto& backend : backends()) {
-      const std::int64_t rows = c.samples * c.sequence, q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+      const std::int64_t rows = c.samples * c.sequence, q = c.heads * c.head_dim,
+                         kv = c.kv_heads * c.head_dim;
       Values qkv(rows, q + 2 * kv, 1), out(rows, q, 2), dout(rows, q, 3), dqkv(rows, q + 2 * kv, 4);
       Line lse(c.samples * c.heads * c.sequence);
       const Tensor lse_matrix = matrix(lse.data.data(), DType::f32, c.samples * c.heads, c.sequence);
@@ -202,7 +209,8 @@ TEST(Kernels, AttentionAgreesWithItsFormulaAndItsBackwardWithDifferences) {
         const std::vector<double> expected = plain_attention(qkv, c);
         for (std::int64_t i = 0; i < rows; ++i)
           for (std::int64_t j = 0; j < q; ++j)
-            ASSERT_NEAR(static_cast<double>(out.at(i, j)), expected[static_cast<std::size_t>(i * q + j)], 3e-6);
+            ASSERT_NEAR(static_cast<double>(out.at(i, j)), expected[static_cast<std::size_t>(i * q + j)],
+                        3e-6);
       }
       backend->attention_backward(d.q, d.k, d.v, out.tensor(), dout.tensor(), a);
       expect_gradient(qkv, dqkv, loss, "attention", 4e-3);
@@ -232,8 +240,9 @@ TEST(Kernels, CrossEntropyOverASplitVocabularyIsTheWhole) {
     for (int r = 0; r < 2; ++r) {
       for (auto* v : {&maximum[r], &sum[r], &picked[r]}) v->resize(3);
       const Tensor part = whole.tensor().col_range(6 * r, r == 0 ? 6 : 5);
-      backend->softmax_statistics(vector(maximum[r].data(), DType::f32, 3), vector(sum[r].data(), DType::f32, 3),
-                                  vector(picked[r].data(), DType::f32, 3), part, targets, 6 * r, r == 0 ? 6 : 4);
+      backend->softmax_statistics(
+          vector(maximum[r].data(), DType::f32, 3), vector(sum[r].data(), DType::f32, 3),
+          vector(picked[r].data(), DType::f32, 3), part, targets, 6 * r, r == 0 ? 6 : 4);
     }
     std::vector<float> all(3), sums(3), picks(3);
     for (std::size_t i = 0; i < 3; ++i) all[i] = std::max(maximum[0][i], maximum[1][i]);
@@ -301,19 +310,26 @@ TEST(Kernels, SixteenBitFormatsRoundToTheNearestEven) {
     const Float16 half{static_cast<std::uint16_t>(bits)};
     const float value = to_float(half);
     if (std::isnan(value)) continue;
-    ASSERT_EQ(from_float<Float16>(value).bits, half.bits) << bits;  // every value survives the way there and back
+    ASSERT_EQ(from_float<Float16>(value).bits, half.bits)
+        << bits;  // every value survives the way there and back
   }
   EXPECT_EQ(to_float(Float16{0x0001}), std::ldexp(1.0F, -24));
   EXPECT_EQ(to_float(Float16{0x7bff}), 65504.0F);
-  EXPECT_EQ(from_float<Float16>(65520.0F).bits, 0x7c00);  // rounds up to infinity
+  EXPECT_EQ(from_float<Float16>(65520.0F).bits, 0x7c00);                            // rounds up to infinity
   EXPECT_EQ(from_float<Float16>(2049.0F).bits, from_float<Float16>(2048.0F).bits);  // tie to even
 }
 
 TEST(Kernels, AdamWTakesTheStepOfItsPaper) {
   const auto backend = make_cpu_backend(1);
   float w = 2, m = 0.5F, v = 0.25F, g = 4;
-  AdamW step{.learning_rate = 0.1F, .beta1 = 0.9F, .beta2 = 0.99F, .epsilon = 1e-8F, .weight_decay = 0.5F,
-             .correction1 = 0.19F, .correction2 = 0.0199F, .gradient_scale = 0.5F};
+  AdamW step{.learning_rate = 0.1F,
+             .beta1 = 0.9F,
+             .beta2 = 0.99F,
+             .epsilon = 1e-8F,
+             .weight_decay = 0.5F,
+             .correction1 = 0.19F,
+             .correction2 = 0.0199F,
+             .gradient_scale = 0.5F};
   BFloat16 copy{};
   backend->adamw(vector(&w, DType::f32, 1), vector(&copy, DType::bf16, 1), vector(&m, DType::f32, 1),
                  vector(&v, DType::f32, 1), vector(&g, DType::f32, 1), step);

@@ -34,15 +34,16 @@ TrainingOptions options() {
 }
 
 /// Trains from the newest checkpoint of the folder, or from the beginning, to step `until`; saves there.
-std::vector<double> train_to(const ModelSpec& model, const ParallelPlan& plan, int until, const fs::path& folder,
-                             std::vector<std::string>* skipped = nullptr) {
+std::vector<double> train_to(const ModelSpec& model, const ParallelPlan& plan, int until,
+                             const fs::path& folder, std::vector<std::string>* skipped = nullptr) {
   std::vector<double> losses;
   run_rank_threads(plan.world(), Seconds{60}, [&](Communicator& world) {
     const auto backend = make_cpu_backend(1);
     Arena arena(*backend);
     Recorder recorder(world.rank(), false);
     RankContext rank(model, plan, *backend, arena, recorder, world);
-    Trainer trainer(rank, options(), make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches())));
+    Trainer trainer(rank, options(),
+                    make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches())));
     trainer.initialise();
     const auto restored = load_checkpoint(folder, trainer, rank);
     if (restored && skipped != nullptr && world.rank() == 0) *skipped = restored->skipped;
@@ -68,7 +69,8 @@ TEST(Checkpoint, ResumesUnderAnyOtherLayoutWithTheSameLosses) {
       losses.insert(losses.end(), more.begin(), more.end());
     }
     ASSERT_EQ(losses.size(), whole.size());
-    for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], whole[i], 1e-5 * whole[i]) << "step " << i;
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i], whole[i], 1e-5 * whole[i]) << "step " << i;
   }
 }
 
@@ -135,8 +137,10 @@ TEST(TensorFiles, HaveTheShapesOfHuggingFace) {
   files.require(small_gpt2());
   const MappedFile mapped(folder / "model.safetensors");
   const SafetensorsHeader header = read_safetensors_header("model", mapped.bytes());
-  EXPECT_EQ(header.tensors.at("transformer.h.0.attn.c_attn.weight").shape, (std::vector<std::int64_t>{32, 96}));
-  EXPECT_EQ(header.tensors.at("transformer.h.3.mlp.c_proj.weight").shape, (std::vector<std::int64_t>{64, 32}));
+  EXPECT_EQ(header.tensors.at("transformer.h.0.attn.c_attn.weight").shape,
+            (std::vector<std::int64_t>{32, 96}));
+  EXPECT_EQ(header.tensors.at("transformer.h.3.mlp.c_proj.weight").shape,
+            (std::vector<std::int64_t>{64, 32}));
   EXPECT_EQ(header.tensors.at("transformer.wte.weight").shape, (std::vector<std::int64_t>{257, 32}));
   EXPECT_EQ(header.tensors.size(), 2 + 4 * 12 + 2U);
   EXPECT_EQ(header.data_offset % 64, 0U);
@@ -167,8 +171,9 @@ TEST(Safetensors, DamagedFilesAreRefusedWithTheReason) {
   EXPECT_THAT(error_of_header(file_of("{" + a + "}", 20)), HasSubstr("tensor a ends at byte 24 of 20"));
   EXPECT_THAT(error_of_header(file_of(R"({"a":{"dtype":"F32","shape":[2,4],"data_offsets":[0,24]}})", 24)),
               HasSubstr("shape (2, 4) does not fill bytes 0 to 24"));
-  EXPECT_THAT(error_of_header(file_of("{" + a + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[20,24]}})", 24)),
-              HasSubstr("overlap at byte 20"));
+  EXPECT_THAT(
+      error_of_header(file_of("{" + a + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[20,24]}})", 24)),
+      HasSubstr("overlap at byte 20"));
   EXPECT_THAT(error_of_header(file_of(R"({"a":{"dtype":"Q4","shape":[1],"data_offsets":[0,1]}})", 1)),
               HasSubstr("unknown format 'Q4'"));
 }

@@ -66,11 +66,11 @@ TEST_F(DatasetTest, TokensOfBothWidthsRawAndWithHeader) {
   };
   EXPECT_EQ(last(Dataset::open(write("raw16.bin", bytes_of(narrow)), TokenFormat::automatic, 70'000)), 65535);
   EXPECT_EQ(last(Dataset::open(write("raw32.bin", bytes_of(wide)), TokenFormat::uint32, 200'000)), 100'000);
-  EXPECT_EQ(last(Dataset::open(write("h16.bin", header(20240520, 1, 4) + bytes_of(narrow)), TokenFormat::automatic,
-                               70'000)),
+  EXPECT_EQ(last(Dataset::open(write("h16.bin", header(20240520, 1, 4) + bytes_of(narrow)),
+                               TokenFormat::automatic, 70'000)),
             65535);
-  EXPECT_EQ(last(Dataset::open(write("h32.bin", header(20240801, 7, 4) + bytes_of(wide)), TokenFormat::automatic,
-                               200'000)),
+  EXPECT_EQ(last(Dataset::open(write("h32.bin", header(20240801, 7, 4) + bytes_of(wide)),
+                               TokenFormat::automatic, 200'000)),
             100'000);
 }
 
@@ -104,14 +104,16 @@ TEST_F(DatasetTest, UnigramEntropyOfTwoEqualBytesIsLnTwo) {
 }
 
 TEST_F(DatasetTest, WrongFilesAreRefusedByNameAndRemedy) {
-  const auto open = [&](const fs::path& file, TokenFormat format = TokenFormat::automatic, int vocabulary = 256) {
+  const auto open = [&](const fs::path& file, TokenFormat format = TokenFormat::automatic,
+                        int vocabulary = 256) {
     return error_of([&] { (void)Dataset::open(file, format, vocabulary); });
   };
   EXPECT_THAT(open("/no/such/file"), HasSubstr("/no/such/file: cannot be read"));
   EXPECT_THAT(open("/tmp"), HasSubstr("plain file"));
   EXPECT_THAT(open(write("empty.txt", "")), HasSubstr("is empty"));
   EXPECT_THAT(open(write("odd.bin", "abc")), HasSubstr("3 bytes are no whole number of 2-byte tokens"));
-  EXPECT_THAT(open(write("cut.bin", header(20240520, 1, 100) + "ab")), HasSubstr("promises 100 tokens and it holds 1"));
+  EXPECT_THAT(open(write("cut.bin", header(20240520, 1, 100) + "ab")),
+              HasSubstr("promises 100 tokens and it holds 1"));
   EXPECT_THAT(open(write("wide.bin", header(20240801, 7, 0)), TokenFormat::uint16), HasSubstr("32-bit"));
   EXPECT_THAT(open(write("small.txt", "abc"), TokenFormat::automatic, 100), HasSubstr("vocabulary of 256"));
   const Dataset tiny = Dataset::open(write("tiny.txt", "abcd"), TokenFormat::automatic, 256);

@@ -128,5 +128,20 @@ TEST(Label, NamesStageMicroBatchAndPart) {
             "s0.mb2.send_bwd");
 }
 
+TEST(EventLoop, RanksThatShareCoresGoOnAtTheirShare) {
+  // Two devices of two ranks each on two cores. Alone a device has both cores; together each rank has half.
+  TaskGraph graph(2);
+  const auto compute = [&](int device, double seconds) {
+    return graph.add({.device = static_cast<std::int16_t>(device), .duration = Seconds{seconds}});
+  };
+  const auto first = compute(0, 3), second = compute(1, 1);
+  const Contention sharing{.shared_cores = 2, .ranks_of_device = 2};
+  const Timeline timeline = simulate(graph, sharing);
+  // Both run until the second has done 1 s of work in 2 s; the first has then 2 s left, alone.
+  EXPECT_EQ(timeline.intervals[static_cast<std::size_t>(second)].end, Seconds{2});
+  EXPECT_EQ(timeline.intervals[static_cast<std::size_t>(first)].end, Seconds{4});
+  EXPECT_EQ(simulate(graph, {.shared_cores = 4, .ranks_of_device = 2}).makespan, Seconds{3});
+}
+
 }  // namespace
 }  // namespace tpplan
