@@ -6,7 +6,7 @@ BUILD ?= build/release
 JOBS ?= $(shell nproc)
 PACKAGES = g++ cmake ninja-build libboost-graph-dev libyaml-cpp-dev nlohmann-json3-dev libfmt-dev \
            libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev python3 \
-           libdnnl-dev libopenmpi-dev openmpi-bin
+           libdnnl-dev libeigen3-dev libhwloc-dev libopenmpi-dev openmpi-bin
 FORMAT_PACKAGES = clang-format
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp')
 

@@ -10,9 +10,12 @@
 
 #include "executor/backend/rank_threads.hpp"
 #include "executor/cpu/mpi_world.hpp"
+#include "executor/probe/probe.hpp"
 #include "executor/worker/events.hpp"
 #include "executor/worker/run_training.hpp"
 #include "executor/worker/verify.hpp"
+#include "simulator/calibration/probe_result.hpp"
+#include "simulator/model/model_reader.hpp"
 
 namespace tpplan {
 namespace {
@@ -47,6 +50,15 @@ void run(const Workload& work, Communicator& world, const RankHost& host) {
   }
 }
 
+/// Writes probe.json to the folder of the job.
+void probe(const TrainingJob& job, Communicator& world, const RankHost& host) {
+  ProbeRequest request;
+  if (!job.model.empty()) request.model = read_model(job.model);
+  request.sequence = job.sequence;
+  const ProbeResult result = run_probe(request, world, host);
+  if (world.rank() == 0) write_file(std::filesystem::path(job.output) / "probe.json", to_json(result));
+}
+
 /// Tells which collective waits, gives the other ranks time to tell the same, and ends the job.
 void end_stuck_job(MpiWorld& mpi, const OperationBoard::Waiting& waiting) {
   emit({{"event", "waiting"},
@@ -63,11 +75,14 @@ int run_as_mpi_rank(const TrainingJob& job) {
   MpiWorld mpi;
   OperationBoard board;
   const int code = guarded(mpi.rank(), [&] {
-    const Workload work = read_workload(job);
     const Watchdog watchdog(board, Seconds{job.patience},
                             [&](const OperationBoard::Waiting& waiting) { end_stuck_job(mpi, waiting); });
     const auto world = mpi.connect(board);
-    run(work, *world, {threads_of_rank(job, mpi.ranks_on_host()), mpi.ranks_on_host(), mpi.library()});
+    const RankHost host{threads_of_rank(job, mpi.ranks_on_host()), mpi.ranks_on_host(), mpi.library()};
+    if (job.task == JobTask::probe)
+      probe(job, *world, host);
+    else
+      run(read_workload(job), *world, host);
   });
   if (code != kDone) mpi.abort(code);
   return code;
@@ -75,10 +90,16 @@ int run_as_mpi_rank(const TrainingJob& job) {
 
 int run_as_threads(const TrainingJob& job) {
   return guarded(0, [&] {
-    const Workload work = read_workload(job);
-    const int ranks = work.plan.world();
+    const bool probes = job.task == JobTask::probe;
+    const std::optional<Workload> work = probes ? std::nullopt : std::optional(read_workload(job));
+    const int ranks = probes ? job.ranks : work->plan.world();
     const RankHost host{threads_of_rank(job, ranks), ranks, "threads"};
-    run_rank_threads(ranks, Seconds{job.patience}, [&](Communicator& world) { run(work, world, host); });
+    run_rank_threads(ranks, Seconds{job.patience}, [&](Communicator& world) {
+      if (probes)
+        probe(job, world, host);
+      else
+        run(*work, world, host);
+    });
   });
 }
 
@@ -98,7 +119,10 @@ int worker_main(int argc, char** argv) {
   }
   TrainingJob job;
   if (const int code = guarded(0, [&] { job = read_job(file); }); code != kDone) return code;
-  if (check) return guarded(0, [&] { (void)read_workload(job); });
+  if (check)
+    return guarded(0, [&] {
+      if (job.task != JobTask::probe) (void)read_workload(job);
+    });
   return MpiWorld::is_launched() ? run_as_mpi_rank(job) : run_as_threads(job);
 }
 

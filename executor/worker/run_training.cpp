@@ -141,8 +141,9 @@ class StepLog {
 
 Environment environment_of(const Workload& work, Communicator& world, const RankHost& host,
                            const Backend& backend) {
-  return {.cpu = cpu_name(),
-          .cores = usable_cores(),
+  const Machine machine = detect_machine();
+  return {.cpu = machine.cpu,
+          .cores = machine.cores,
           .backend = backend.name(),
           .transport = host.transport,
           .version = TPPLAN_VERSION,

@@ -3,16 +3,10 @@
 #include <string>
 
 #include "executor/backend/communicator.hpp"
+#include "executor/probe/machine.hpp"
 #include "executor/worker/workload.hpp"
 
 namespace tpplan {
-
-/// Where a rank runs, as far as training needs to know.
-struct RankHost {
-  int threads = 1;
-  int ranks_on_host = 1;
-  std::string transport;  // "threads", "Open MPI v4.1.4"
-};
 
 /// Trains on one rank; called by all of them. Rank 0 emits events and writes losses.csv, TensorBoard's file
 /// and, in the end, report.json and measurements.jsonl to the folder of the job. A file named stop in that

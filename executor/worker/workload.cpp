@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <fstream>
-#include <sched.h>
 
+#include "executor/probe/machine.hpp"
 #include "simulator/model/model_reader.hpp"
 #include "simulator/plan/problem.hpp"
 
@@ -43,21 +42,8 @@ Workload read_workload(const TrainingJob& job) {
   return work;
 }
 
-int usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 int threads_of_rank(const TrainingJob& job, int ranks_on_host) {
-  return job.threads > 0 ? job.threads : std::max(1, usable_cores() / ranks_on_host);
-}
-
-std::string cpu_name() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown CPU";
+  return job.threads > 0 ? job.threads : std::max(1, detect_machine().cores / ranks_on_host);
 }
 
 }  // namespace tpplan

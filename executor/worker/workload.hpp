@@ -23,9 +23,4 @@ struct Workload {
 /// ranks of the host.
 [[nodiscard]] int threads_of_rank(const TrainingJob& job, int ranks_on_host);
 
-/// Cores that this process may use.
-[[nodiscard]] int usable_cores();
-/// "AMD EPYC 9B45", or the architecture where the system does not say.
-[[nodiscard]] std::string cpu_name();
-
 }  // namespace tpplan

@@ -186,6 +186,22 @@ int run(const Command& command, const Workbench& workbench) {
     case Verb::compare:
       print_report(workbench.compare(settings), settings);
       return kDone;
+    case Verb::probe:
+      return supervised(settings, [&](auto, auto watcher) { return workbench.probe(settings, watcher); })
+                     .second
+                 ? kInterrupted
+                 : kDone;
+    case Verb::calibrate:
+      print_report(workbench.calibrate(settings), settings);
+      return kDone;
+    case Verb::tune:
+      return supervised(
+                 settings,
+                 [&](auto stop, auto watcher) {
+                   return workbench.tune(settings, stop, watcher);
+                 }).second
+                 ? kInterrupted
+                 : kDone;
     case Verb::topo: {
       const TopologyReport report = workbench.topology(settings);
       if (settings.dot)

@@ -113,4 +113,68 @@ std::string render(const CompareReport& report, bool bold) {
   return text;
 }
 
+std::string render(const ProbeReport& report, bool bold) {
+  const ProbeResult& r = report.result;
+  std::string text = fmt::format("Machine  {}: {} cores, {}; {} of {} thread{} ({})\n", r.environment.cpu,
+                                 r.environment.cores, to_string(r.memory), report.how, r.environment.threads,
+                                 r.environment.threads == 1 ? "" : "s", r.environment.transport);
+  Table table({"", "measured", ""});
+  double best = 0, worst = 1e300;
+  for (const MeasuredProduct& p : r.products) {
+    best = std::max(best, p.rate.value());
+    worst = std::min(worst, p.rate.value());
+  }
+  table.add({"products", fmt::format("{:.0f} to {:.0f} GFLOP/s", worst / 1e9, best / 1e9),
+             fmt::format("{} shapes", r.products.size())});
+  table.add({"memory", to_string(r.memory_bandwidth), "streaming, each rank that has a core"});
+  table.add({"smallest kernel", to_string(r.kernel_floor), ""});
+  if (report.links.local_count > 0)
+    table.add({"inside a host",
+               fmt::format("{}, {}", to_string(report.links.local_bandwidth),
+                           to_string(report.links.local_latency)),
+               fmt::format("explains {} collectives to {:.0f} % (median)", report.links.local_count,
+                           100 * report.links.local_error)});
+  if (report.links.network_count > 0)
+    table.add({"between hosts",
+               fmt::format("{}, {}", to_string(report.links.network_bandwidth),
+                           to_string(report.links.network_latency)),
+               fmt::format("explains {} collectives to {:.0f} % (median)", report.links.network_count,
+                           100 * report.links.network_error)});
+  return text + table.text(bold) + fmt::format("Topology {}\n", report.file);
+}
+
+std::string render(const CalibrateReport& report, bool bold) {
+  const Calibration& c = report.calibration;
+  Table factors({"factor", "measured / predicted", ""});
+  for (std::size_t i = 0; i < kFactorNames.size(); ++i)
+    factors.add({std::string(kFactorNames[i]), fmt::format("{:.3f}", c.factors[i]),
+                 c.identified[i] ? "" : "not told by these runs"});
+  Table runs({"run", "measured", "before", "error %", "after", "error %", "plan"});
+  for (const CalibratedRun& run : report.runs)
+    runs.add({run.folder, to_string(run.measured), to_string(run.before),
+              fmt::format("{:+.1f}", 100 * (run.before / run.measured - 1)), to_string(run.after),
+              fmt::format("{:+.1f}", 100 * (run.after / run.measured - 1)), run.plan});
+  return factors.text(bold) + runs.text(bold) +
+         fmt::format(
+             "Fit      {} kinds of tasks of {} runs, median error {:.1f} %; steps {:.1f} %; slowdown beside "
+             "collectives {:.0f} %, fixed {}\nWrote    {}\n",
+             c.tasks, c.runs, 100 * c.task_error, 100 * c.step_error, 100 * c.overlap_slowdown,
+             to_string(c.fixed_per_step), report.file);
+}
+
+std::string render(const TuneReport& report, bool bold) {
+  Table table({"round", "predicted", "measured", "error %", "plan"});
+  for (const TunedPlan& tried : report.tried)
+    table.add({std::to_string(tried.round), to_string(tried.predicted), to_string(tried.measured),
+               fmt::format("{:+.1f}", 100 * (tried.predicted / tried.measured - 1)), tried.plan});
+  return fmt::format("Machine  {}\n", report.topology) + table.text(bold) +
+         fmt::format(
+             "Choice   {}: {} predicted{}; {}\n         {}\n", report.description,
+             to_string(report.predicted),
+             report.measured.value() > 0 ? fmt::format(", {} measured", to_string(report.measured)) : "",
+             report.stable ? "stable: planning again gave a plan that had been measured"
+                           : "not yet stable: give more --rounds",
+             report.chosen);
+}
+
 }  // namespace tpplan

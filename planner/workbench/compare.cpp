@@ -5,80 +5,11 @@
 #include <tuple>
 
 #include "planner/workbench/workbench.hpp"
-#include "simulator/calibration/measurement.hpp"
+#include "simulator/calibration/calibrate.hpp"
 #include "simulator/engine/trace.hpp"
 
 namespace tpplan {
 namespace {
-
-Seconds median(std::vector<Seconds> times) {
-  if (times.empty()) return {};
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
-
-/// Seconds of each label: the median over steps of what its ranks took. Ranks that compute differ by noise
-/// and count by their median; of a collective the shortest counts, since the others waited for that rank.
-struct Measured {
-  std::map<std::string, Seconds> by_label;
-  Seconds step;
-  int steps = 0;
-};
-
-Measured summary_of(const std::vector<Measurement>& all) {
-  std::map<std::pair<std::string, int>, std::vector<Seconds>> ranks;
-  std::map<std::string, StreamKind> streams;
-  std::map<int, std::pair<double, double>> spans;  // of steps: first start, last end
-  for (const Measurement& m : all) {
-    ranks[{m.label, m.step}].push_back(m.duration);
-    streams[m.label] = m.stream;
-    const double end = (m.start + m.duration).value();
-    const auto [span, fresh] = spans.try_emplace(m.step, m.start.value(), end);
-    if (fresh) continue;
-    span->second.first = std::min(span->second.first, m.start.value());
-    span->second.second = std::max(span->second.second, end);
-  }
-  // The first step allocates memory and makes primitives.
-  const int first = spans.size() > 1 ? spans.begin()->first : -1;
-  std::map<std::string, std::vector<Seconds>> steps;
-  for (auto& [key, times] : ranks) {
-    if (key.second == first) continue;
-    const bool computes = streams.at(key.first) == StreamKind::compute;
-    steps[key.first].push_back(computes ? median(times) : *std::min_element(times.begin(), times.end()));
-  }
-  Measured measured;
-  for (auto& [label, times] : steps) measured.by_label[label] = median(std::move(times));
-  std::vector<Seconds> lengths;
-  for (const auto& [step, span] : spans)
-    if (step != first) lengths.emplace_back(span.second - span.first);
-  measured.steps = static_cast<int>(lengths.size());
-  measured.step = median(std::move(lengths));
-  return measured;
-}
-
-std::string kind_of(const Task& task) {
-  switch (task.kind) {
-    case TaskKind::forward:
-      return fmt::format("s{} forward", task.stage);
-    case TaskKind::backward:
-      return fmt::format("s{} backward", task.stage);
-    case TaskKind::send:
-      return fmt::format("s{} send {}", task.stage, task.pass == Pass::forward ? "forward" : "backward");
-    case TaskKind::reduce:
-      return task.stream == StreamKind::pp ? "tied embedding sum"
-                                           : fmt::format("s{} gradient reduction", task.stage);
-    case TaskKind::gather:
-      return fmt::format("s{} weight gather", task.stage);
-    case TaskKind::optimizer:
-      return fmt::format("s{} optimizer", task.stage);
-    case TaskKind::norm:
-      return "gradient norm";
-    case TaskKind::fixed:
-      return "end of step";
-  }
-  return {};
-}
 
 /// Both timelines in one Chrome trace: the predicted step and the last measured one, beginning together.
 std::string both_traces(const CompareReport& report, const SimulationReport& simulation,
@@ -111,19 +42,19 @@ std::string both_traces(const CompareReport& report, const SimulationReport& sim
 }  // namespace
 
 CompareReport Workbench::compare(const Settings& settings) const {
-  if (settings.run.empty()) throw ConfigError("--run is missing: the folder of a run");
-  const std::filesystem::path folder = settings.run;
+  if (settings.runs.size() != 1) throw ConfigError("--run must be given once: the folder of a run");
+  const std::filesystem::path folder = settings.runs.front();
   Settings own = settings;
   own.plan = (folder / "plan.yaml").string();
   CompareReport report{judge(own)};
-  report.folder = settings.run;
+  report.folder = folder.string();
   if (!report.violations.empty())
     throw ConfigError(fmt::format("{}: {}", own.plan, report.violations.front().message));
   const RecordedRun run = read_measurements(folder / "measurements.jsonl");
-  const Measured measured = summary_of(run.measurements);
+  const StepSummary measured = summarise(run.measurements);
   const Problem& problem = report.understood.problem;
   const SimulationReport simulation =
-      simulate_plan(problem, cost_model_of(problem, settings), report.document.plan, true);
+      simulate_plan(problem, *cost_model_of(report.understood, settings), report.document.plan, true);
   report.steps = measured.steps;
   report.ranks = run.environment.ranks;
   report.predicted_step = simulation.step;
@@ -132,7 +63,9 @@ CompareReport Workbench::compare(const Settings& settings) const {
   std::map<std::string, ComparedTask> kinds;
   std::vector<std::string> order;
   std::set<std::string> joined;
-  for (const Task& task : simulation.graph->tasks()) {
+  for (std::size_t id = 0; id < simulation.graph->tasks().size(); ++id) {
+    const Task& task = simulation.graph->tasks()[id];
+    const Interval& ran = simulation.timeline->intervals[id];
     const std::string name = label(task);
     const auto found = measured.by_label.find(name);
     if (found == measured.by_label.end()) {
@@ -144,7 +77,7 @@ CompareReport Workbench::compare(const Settings& settings) const {
     ComparedTask& compared = kinds[what];
     if (compared.count++ == 0) order.push_back(what);
     compared.what = what;
-    compared.predicted += task.duration;
+    compared.predicted += ran.end - ran.start;
     compared.measured += found->second;
     compared.bytes += task.bytes;
   }

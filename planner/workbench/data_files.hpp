@@ -13,6 +13,7 @@ struct DataFiles {
   [[nodiscard]] std::filesystem::path models() const { return root / "configs" / "models"; }
   [[nodiscard]] std::filesystem::path topologies() const { return root / "topologies"; }
   [[nodiscard]] std::filesystem::path devices() const { return topologies() / "devices"; }
+  [[nodiscard]] std::filesystem::path calibrations() const { return root / "configs" / "calibrations"; }
   [[nodiscard]] std::filesystem::path experiments() const { return root / "configs" / "experiments"; }
 };
 

@@ -14,6 +14,9 @@ namespace tpplan {
 [[nodiscard]] std::string to_json(const RunReport& report);
 [[nodiscard]] std::string to_json(const VerifyReport& report);
 [[nodiscard]] std::string to_json(const CompareReport& report);
+[[nodiscard]] std::string to_json(const ProbeReport& report);
+[[nodiscard]] std::string to_json(const CalibrateReport& report);
+[[nodiscard]] std::string to_json(const TuneReport& report);
 [[nodiscard]] std::string to_json(const TopologyReport& report);
 [[nodiscard]] std::string to_json(const ModelReport& report);
 [[nodiscard]] std::string to_json(const ValidationReport& report);

@@ -94,7 +94,7 @@ void check(const OptionSpec& option, std::string_view text) {
 
 constexpr std::uint32_t kEvery = 0xffffffff;
 constexpr auto of = verb_bits;
-constexpr std::uint32_t kPlan = of({Verb::plan});
+constexpr std::uint32_t kPlan = of({Verb::plan, Verb::tune});
 constexpr std::uint32_t kOfPlan =
     of({Verb::simulate, Verb::check, Verb::explain, Verb::run, Verb::rehearse, Verb::verify});
 constexpr std::uint32_t kProblem = kPlan | kOfPlan | of({Verb::compare});
@@ -109,7 +109,7 @@ std::vector<OptionSpec> make_table() {
        .kind = shipped,
        .standard = "required by plan and model",
        .text = "our YAML, a Hugging Face config.json, or a shipped model",
-       .verbs = kProblem | of({Verb::model}),
+       .verbs = kProblem | of({Verb::model, Verb::probe}),
        .store = [](S s, T t) { s.model = t; }},
       {.name = "gpus",
        .kind = integer,
@@ -139,7 +139,7 @@ std::vector<OptionSpec> make_table() {
        .highest = 1'000'000'000,
        .standard = "the model's; for a config.json at most 4096",
        .text = "tokens of a training sample",
-       .verbs = kPlan | of({Verb::model}),
+       .verbs = kPlan | of({Verb::model, Verb::probe}),
        .store = [](S s, T t) { s.sequence = tpplan::number(t); }},
       {.name = "precision",
        .kind = choice,
@@ -163,7 +163,7 @@ std::vector<OptionSpec> make_table() {
        .highest = kMost,
        .standard = "the NVLink domain, or without NVLink the machine",
        .text = "largest tensor-parallel degree; above that on purpose",
-       .verbs = kProblem,
+       .verbs = kProblem | of({Verb::calibrate}),
        .store = [](S s, T t) { s.max_tp = tpplan::number(t); }},
       {.name = "zero",
        .kind = choice,
@@ -257,9 +257,9 @@ std::vector<OptionSpec> make_table() {
        .store = [](S s, T t) { s.plan = t; }},
       {.name = "output",
        .kind = file,
-       .standard = "plan: plan.yaml; validate: none",
-       .text = "where to write the plan, or the predictions as JSON",
-       .verbs = kPlan | of({Verb::validate}),
+       .standard = "plan.yaml, topology.yaml or calibration.yaml; validate: none",
+       .text = "where to write the plan, the topology or the calibration; validate: the predictions as JSON",
+       .verbs = kPlan | of({Verb::validate, Verb::probe, Verb::calibrate}),
        .store = [](S s, T t) { s.output = t; }},
       {.name = "trace",
        .kind = file,

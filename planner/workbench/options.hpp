@@ -21,6 +21,9 @@ enum class Verb : std::uint8_t {
   rehearse,
   verify,
   compare,
+  probe,
+  calibrate,
+  tune,
   topo,
   model,
   validate,
@@ -31,7 +34,7 @@ struct VerbSpec {
   std::string_view positional;  // option that a bare argument sets; empty: none
   std::string_view text;
 };
-inline constexpr std::array<VerbSpec, 12> kVerbs{{
+inline constexpr std::array<VerbSpec, 15> kVerbs{{
     {"plan", "", "find the best plans for a model on a cluster (the default)"},
     {"simulate", "plan", "one plan in depth: stages, memory, communication, timeline"},
     {"check", "plan", "is this plan legal, and does it fit"},
@@ -41,6 +44,9 @@ inline constexpr std::array<VerbSpec, 12> kVerbs{{
      "run a plan of any size here with the model shrunk: its groups, schedule and messages"},
     {"verify", "plan", "one step of a plan against one rank: loss, gradient norm, first tensor that differs"},
     {"compare", "run", "predicted against measured, task by task"},
+    {"probe", "", "measure this machine, or the hosts given, and write its topology"},
+    {"calibrate", "run", "fit the cost model to measured runs"},
+    {"tune", "model", "probe, plan, run, calibrate and plan again until the choice is stable"},
     {"topo", "topology", "what was understood of a machine: bandwidths, routes, the weakest link"},
     {"model", "model", "parameters, FLOPs and activations by operator, legal tensor-parallel degrees"},
     {"validate", "folder", "predict measured training runs and report the errors"},

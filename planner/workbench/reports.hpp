@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/search/planner.hpp"
+#include "simulator/calibration/calibration.hpp"
 #include "simulator/calibration/validation.hpp"
 #include "simulator/model/operator_graph.hpp"
 #include "simulator/plan/plan_codec.hpp"
@@ -15,8 +16,9 @@ namespace tpplan {
 /// A problem as it was understood, with where it came from.
 struct Understood {
   Problem problem;
-  std::string model_file, topology_file;  // as the user named them
-  std::string placement;                  // how ranks lie on devices, in words
+  std::string model_file, topology_file;   // as the user named them
+  std::optional<Calibration> calibration;  // that corrects the cost model
+  std::string placement;                   // how ranks lie on devices, in words
 };
 
 struct PlanReport {

@@ -85,4 +85,52 @@ std::string to_json(const CompareReport& report) {
          "\n";
 }
 
+std::string to_json(const ProbeReport& report) {
+  Json json = Json::parse(to_json(report.result));
+  json["topology"] = report.file;
+  json["how"] = report.how;
+  return json.dump(2) + "\n";
+}
+
+std::string to_json(const CalibrateReport& report) {
+  const Calibration& c = report.calibration;
+  Json factors, runs = Json::array();
+  for (std::size_t i = 0; i < kFactorNames.size(); ++i)
+    factors[std::string(kFactorNames[i])] = {{"factor", c.factors[i]}, {"identified", c.identified[i]}};
+  for (const CalibratedRun& run : report.runs)
+    runs.push_back({{"folder", run.folder},
+                    {"plan", run.plan},
+                    {"measured_s", run.measured.value()},
+                    {"before_s", run.before.value()},
+                    {"after_s", run.after.value()}});
+  return Json{{"file", report.file},
+              {"factors", factors},
+              {"overlap_slowdown", c.overlap_slowdown},
+              {"fixed_per_step_s", c.fixed_per_step.value()},
+              {"task_error", c.task_error},
+              {"step_error", c.step_error},
+              {"runs", runs}}
+             .dump(2) +
+         "\n";
+}
+
+std::string to_json(const TuneReport& report) {
+  Json tried = Json::array();
+  for (const TunedPlan& t : report.tried)
+    tried.push_back({{"round", t.round},
+                     {"plan", t.plan},
+                     {"folder", t.folder},
+                     {"predicted_s", t.predicted.value()},
+                     {"measured_s", t.measured.value()}});
+  return Json{{"topology", report.topology},
+              {"tried", tried},
+              {"chosen", report.chosen},
+              {"description", report.description},
+              {"predicted_s", report.predicted.value()},
+              {"measured_s", report.measured.value()},
+              {"stable", report.stable}}
+             .dump(2) +
+         "\n";
+}
+
 }  // namespace tpplan

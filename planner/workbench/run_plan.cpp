@@ -105,7 +105,8 @@ RunReport Workbench::run(const Settings& settings, const std::stop_token& stop,
   refuse_illegal(report);
   const Problem& problem = report.understood.problem;
   const ParallelPlan& plan = report.document.plan;
-  const SimulationReport simulation = simulate_plan(problem, cost_model_of(problem, settings), plan);
+  const SimulationReport simulation =
+      simulate_plan(problem, *cost_model_of(report.understood, settings), plan);
   report.predicted = simulation.step;
   report.predicted_memory = simulation.memory;
   if (settings.dry_run) {

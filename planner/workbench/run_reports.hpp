@@ -7,6 +7,7 @@
 
 #include "planner/workbench/launch.hpp"
 #include "planner/workbench/reports.hpp"
+#include "simulator/calibration/probe_result.hpp"
 
 namespace tpplan {
 
@@ -70,6 +71,40 @@ struct CompareReport : PlanVerdict {
   std::vector<ComparedTask> tasks;
   std::vector<std::string> only_predicted, only_measured;  // labels without a partner
   Seconds predicted_step, measured_step;                   // the median of the steps after the first
+};
+
+struct ProbeReport {
+  std::string folder, file, how;  // of the run, the topology that was written, how ranks were started
+  ProbeResult result;
+  FittedLinks links;
+};
+
+/// One run that a calibration was fitted to.
+struct CalibratedRun {
+  std::string folder, plan;
+  Seconds measured, before, after;  // step: measured, predicted without and with the calibration
+};
+
+struct CalibrateReport {
+  Calibration calibration;
+  std::string file;
+  std::vector<CalibratedRun> runs;
+};
+
+struct TunedPlan {
+  int round = 0;
+  std::string plan, folder;
+  Seconds predicted, measured;
+};
+
+struct TuneReport {
+  std::string folder, topology;
+  std::vector<TunedPlan> tried;  // in the order of the runs
+  Calibration calibration;
+  std::string chosen;  // file of the plan that was measured to be the fastest
+  std::string description;
+  Seconds predicted, measured;  // of the chosen plan
+  bool stable = false;          // planning again gave a plan that had been measured
 };
 
 }  // namespace tpplan

@@ -34,7 +34,11 @@ struct Settings {
   std::string hostfile;
   bool slurm = false;
   bool dry_run = false;
-  std::string run;  // folder of a run that is over
+  std::vector<std::string> runs;  // folders of runs that are over
+  std::string calibration;
+  std::string name;  // of what is written
+  int rounds = 4;    // of tune
+  int candidates = 3;
 
   std::string experiment, plan, output, trace, folder;
   bool dot = false;

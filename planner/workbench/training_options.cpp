@@ -7,7 +7,10 @@ namespace {
 
 constexpr std::int64_t kMostSteps = 1'000'000'000'000;
 constexpr std::uint32_t kRun = verb_bits({Verb::run});
-constexpr std::uint32_t kLaunched = verb_bits({Verb::run, Verb::rehearse, Verb::verify});
+constexpr std::uint32_t kLaunched =
+    verb_bits({Verb::run, Verb::rehearse, Verb::verify, Verb::probe, Verb::tune});
+constexpr std::uint32_t kPriced = verb_bits({Verb::plan, Verb::simulate, Verb::check, Verb::explain,
+                                             Verb::run, Verb::rehearse, Verb::verify, Verb::compare});
 constexpr std::uint32_t kTrained = verb_bits({Verb::run, Verb::verify});
 
 using S = Settings&;
@@ -52,9 +55,9 @@ std::vector<OptionSpec> job_options() {
        .unit = "steps",
        .lowest = 1,
        .highest = kMostSteps,
-       .standard = "100; rehearse: 2",
+       .standard = "100; rehearse: 2; tune: 6",
        .text = "optimizer steps from the first of the training",
-       .verbs = verb_bits({Verb::run, Verb::rehearse}),
+       .verbs = verb_bits({Verb::run, Verb::rehearse, Verb::tune}),
        .in_experiment = false,
        .store = [](S s, T t) { s.job.steps = long_number(t); }},
       {.name = "out",
@@ -217,9 +220,53 @@ std::vector<OptionSpec> launch_options() {
        .kind = folder,
        .standard = "required",
        .text = "folder of a run that is over",
-       .verbs = verb_bits({Verb::compare}),
+       .verbs = verb_bits({Verb::compare, Verb::calibrate}),
        .in_experiment = false,
-       .store = [](S s, T t) { s.run = t; }},
+       .repeatable = true,
+       .store = [](S s, T t) { s.runs.emplace_back(t); }},
+      {.name = "calibration",
+       .kind = shipped,
+       .standard = "none",
+       .text = "corrections of the cost model, as tpplan calibrate writes them",
+       .verbs = kPriced,
+       .store = [](S s, T t) { s.calibration = t; }},
+      {.name = "ranks",
+       .kind = integer,
+       .unit = "ranks",
+       .lowest = 1,
+       .highest = 1 << 20,
+       .standard = "1",
+       .text = "ranks to measure, or to train with",
+       .verbs = verb_bits({Verb::probe, Verb::tune}),
+       .in_experiment = false,
+       .store = [](S s, T t) { s.job.ranks = tpplan::number(t); }},
+      {.name = "name",
+       .kind = file,
+       .standard = "that of the file",
+       .text = "name of the machine or the calibration that is written",
+       .verbs = verb_bits({Verb::probe, Verb::calibrate}),
+       .in_experiment = false,
+       .store = [](S s, T t) { s.name = t; }},
+      {.name = "rounds",
+       .kind = integer,
+       .unit = "rounds",
+       .lowest = 1,
+       .highest = 100,
+       .standard = "4",
+       .text = "most rounds of planning, running and calibrating",
+       .verbs = verb_bits({Verb::tune}),
+       .in_experiment = false,
+       .store = [](S s, T t) { s.rounds = tpplan::number(t); }},
+      {.name = "candidates",
+       .kind = integer,
+       .unit = "plans",
+       .lowest = 1,
+       .highest = 100,
+       .standard = "3",
+       .text = "plans to run in a round",
+       .verbs = verb_bits({Verb::tune}),
+       .in_experiment = false,
+       .store = [](S s, T t) { s.candidates = tpplan::number(t); }},
   };
 }
 

@@ -40,8 +40,11 @@ std::int64_t samples_of(const Settings& settings, const ModelSpec& model, int se
 
 }  // namespace
 
-AnalyticCostModel cost_model_of(const Problem& problem, const Settings& settings) {
-  return AnalyticCostModel(problem.topology.device, settings.algorithm);
+std::unique_ptr<const CostModel> cost_model_of(const Understood& understood, const Settings& settings) {
+  const DeviceSpec& device = understood.problem.topology.device;
+  if (understood.calibration)
+    return std::make_unique<CalibratedCostModel>(device, settings.algorithm, *understood.calibration);
+  return std::make_unique<AnalyticCostModel>(device, settings.algorithm);
 }
 
 Topology Workbench::load_topology(const std::string& given, int gpus, std::string& placement) const {
@@ -63,6 +66,8 @@ Understood Workbench::load(const Settings& settings, const std::string& model, c
   u.problem.topology = load_topology(topology, gpus, u.placement);
   u.problem.max_tp = settings.max_tp;
   u.problem.causal_flops = settings.causal_flops;
+  if (!settings.calibration.empty())
+    u.calibration = read_calibration(find_file(settings.calibration, files_.calibrations(), "calibration"));
   return u;
 }
 
@@ -79,6 +84,7 @@ Understood Workbench::understand(const Settings& settings) const {
   p.global_batch = samples_of(settings, p.model, p.sequence);
   p.precision = settings.precision;
   p.runtime = runtime_profile(settings.framework).value();
+  if (u.calibration) p.runtime.fixed_per_step = u.calibration->fixed_per_step;
   return u;
 }
 
@@ -96,6 +102,8 @@ PlanVerdict Workbench::judge(const Settings& settings) const {
   p.global_batch = document.plan.global_batch;
   p.precision = document.plan.precision;
   p.runtime = document.plan.runtime;
+  if (verdict.understood.calibration)
+    p.runtime.fixed_per_step = verdict.understood.calibration->fixed_per_step;
   verdict.limit = memory_limit(p, settings);
   verdict.violations = violations(p, document.plan);
   return verdict;
@@ -105,8 +113,8 @@ PlanReport Workbench::plan(const Settings& settings, const std::stop_token& stop
                            const Progress& progress) const {
   PlanReport report{.understood = understand(settings), .options = settings.search};
   const Problem& problem = report.understood.problem;
-  const AnalyticCostModel model = cost_model_of(problem, settings);
-  report.result = search(problem, model, settings.search, stop, progress);
+  const auto model = cost_model_of(report.understood, settings);
+  report.result = search(problem, *model, settings.search, stop, progress);
   if (!report.result.plans.empty() && !stop.stop_requested()) {
     report.reasons = reasons(report.result.plans);
     const PlanDocument document{report.understood.model_file, report.understood.topology_file,
@@ -121,7 +129,7 @@ SimulateReport Workbench::simulate(const Settings& settings) const {
   const Problem& problem = report.understood.problem;
   const ParallelPlan& plan = report.document.plan;
   if (!report.violations.empty()) return report;
-  report.simulation = simulate_plan(problem, cost_model_of(problem, settings), plan, true);
+  report.simulation = simulate_plan(problem, *cost_model_of(report.understood, settings), plan, true);
   report.fits = report.simulation.memory.peak() <= report.limit;
   report.saved_per_layer =
       layer_memory(problem, plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute).saved;
@@ -140,9 +148,9 @@ CheckReport Workbench::check(const Settings& settings) const {
       layer_memory(problem, plan.tp, plan.sequence_parallel, plan.micro_batch, plan.recompute);
   report.memory = memory_report(problem, plan, block_parameters(problem.model, plan.tp), layer);
   if (report.memory->peak() > report.limit) {
-    const AnalyticCostModel model = cost_model_of(problem, settings);
-    const auto change = smallest_fitting_change(problem, model, plan, report.limit,
-                                                single_changes(problem, model, plan, report.limit));
+    const auto model = cost_model_of(report.understood, settings);
+    const auto change = smallest_fitting_change(problem, *model, plan, report.limit,
+                                                single_changes(problem, *model, plan, report.limit));
     report.violations.push_back(
         {Rule::memory,
          fmt::format("pipeline rank {} needs {} of the {} that may be used", report.memory->worst(),
@@ -158,12 +166,12 @@ ExplainReport Workbench::explain(const Settings& settings) const {
   const Problem& problem = report.understood.problem;
   const ParallelPlan& plan = report.document.plan;
   if (!report.violations.empty()) return report;
-  const AnalyticCostModel model = cost_model_of(problem, settings);
-  report.simulation = simulate_plan(problem, model, plan);
+  const auto model = cost_model_of(report.understood, settings);
+  report.simulation = simulate_plan(problem, *model, plan);
   report.fits = report.simulation.memory.peak() <= report.limit;
-  report.changes = single_changes(problem, model, plan, report.limit);
+  report.changes = single_changes(problem, *model, plan, report.limit);
   if (!report.fits)
-    report.smallest_fit = smallest_fitting_change(problem, model, plan, report.limit, report.changes);
+    report.smallest_fit = smallest_fitting_change(problem, *model, plan, report.limit, report.changes);
   return report;
 }
 

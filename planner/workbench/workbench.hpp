@@ -35,6 +35,14 @@ class Workbench {
                                     const RunWatcher& watcher = {}) const;
   /// Writes Settings::trace when given: both timelines in one.
   [[nodiscard]] CompareReport compare(const Settings& settings) const;
+  /// Measures the ranks of this machine, or of the hosts given; writes the topology to Settings::output.
+  [[nodiscard]] ProbeReport probe(const Settings& settings, const RunWatcher& watcher = {}) const;
+  /// Fits the cost model to runs; writes the calibration to Settings::output.
+  [[nodiscard]] CalibrateReport calibrate(const Settings& settings) const;
+  /// Probes unless a topology is given, plans, runs the best few plans for some steps, calibrates and plans
+  /// again until the choice is one that was measured.
+  [[nodiscard]] TuneReport tune(const Settings& settings, const std::stop_token& stop = {},
+                                const RunWatcher& watcher = {}) const;
   [[nodiscard]] TopologyReport topology(const Settings& settings) const;
   [[nodiscard]] ModelReport model(const Settings& settings) const;
   /// Writes the predictions to Settings::output when given.
@@ -54,7 +62,8 @@ class Workbench {
 };
 
 /// Prices plans of the problem as the settings ask for.
-[[nodiscard]] AnalyticCostModel cost_model_of(const Problem& problem, const Settings& settings);
+[[nodiscard]] std::unique_ptr<const CostModel> cost_model_of(const Understood& understood,
+                                                             const Settings& settings);
 
 /// Name of a plan in one line: "tp 8 pp 4 dp 4, sequence parallel, ZeRO 1, vpp 3, micro-batch 2,
 /// interleaved".

@@ -30,7 +30,10 @@ Measurement measurement_from(const json& line) {
   return m;
 }
 
-Environment environment_from(const json& line) {
+}  // namespace
+
+Environment environment_from_json(const std::string& text) {
+  const json line = json::parse(text);
   return {.cpu = line.at("cpu").get<std::string>(),
           .cores = line.at("cores").get<int>(),
           .backend = line.at("backend").get<std::string>(),
@@ -40,8 +43,6 @@ Environment environment_from(const json& line) {
           .threads = line.at("threads").get<int>(),
           .hosts = line.at("hosts").get<int>()};
 }
-
-}  // namespace
 
 std::string to_json_line(const Measurement& m) {
   std::string line = fmt::format(
@@ -70,7 +71,7 @@ RecordedRun read_measurements(const std::filesystem::path& file) {
     try {
       const json line = json::parse(text);
       if (number == 1)
-        run.environment = environment_from(line);
+        run.environment = environment_from_json(text);
       else
         run.measurements.push_back(measurement_from(line));
     } catch (const std::exception& error) {

@@ -40,6 +40,9 @@ struct Environment {
 };
 [[nodiscard]] std::string to_json_line(const Environment& environment);
 
+/// Reads the same back. Throws std::exception when it is something else.
+[[nodiscard]] Environment environment_from_json(const std::string& text);
+
 struct RecordedRun {
   Environment environment;
   std::vector<Measurement> measurements;

@@ -25,9 +25,43 @@ double product_efficiency(const ProductShape& shape, int multiprocessors, const 
   return best * shape.k / (shape.k + constants.product_half_k);
 }
 
+namespace {
+
+KernelConstants with_device(KernelConstants constants, const DeviceSpec& device) {
+  if (device.collective_base) constants.collective_base = *device.collective_base;
+  return constants;
+}
+
+/// FLOPs of causal attention: half of the two products of 2 b a s^2 d each, and of five of them backward.
+double attention_flops(double samples, double heads, double sequence, double head_dim,
+                       double backward_factor) {
+  return 2 * samples * heads * sequence * sequence * head_dim * backward_factor;
+}
+
+/// Time of a shape from measured ones, as interpolated_rate does it: over (ln b a, ln s, ln d).
+Seconds interpolated_attention(const std::vector<MeasuredAttentionRate>& table, const AttentionShape& shape) {
+  const auto flops = [](const auto& s) {
+    return attention_flops(s.samples, s.heads, s.sequence, s.head_dim, 1);
+  };
+  double weights = 0, sum = 0;
+  for (const MeasuredAttentionRate& measured : table) {
+    if (measured.precision != shape.precision || measured.backward != shape.backward) continue;
+    const double b = std::log(measured.samples * measured.heads / (shape.samples * shape.heads)),
+                 s = std::log(measured.sequence / shape.sequence),
+                 d = std::log(measured.head_dim / shape.head_dim);
+    const double square = b * b + s * s + d * d;
+    if (square == 0) return measured.time;
+    weights += 1 / (square * square);
+    sum += std::log(flops(measured) / measured.time.value()) / (square * square);
+  }
+  return Seconds{weights > 0 ? flops(shape) / std::exp(sum / weights) : 0};
+}
+
+}  // namespace
+
 AnalyticCostModel::AnalyticCostModel(const DeviceSpec& device, CollectiveAlgorithm forced,
                                      const KernelConstants& constants)
-    : CostModel(constants), device_(device), forced_(forced) {}
+    : CostModel(with_device(constants, device)), device_(device), forced_(forced) {}
 
 FlopsPerSecond interpolated_rate(const std::vector<MeasuredProduct>& table, const ProductShape& shape) {
   double weights = 0, sum = 0;
@@ -57,6 +91,7 @@ Seconds AnalyticCostModel::product(const ProductShape& shape) const {
 }
 
 Seconds AnalyticCostModel::attention(const AttentionShape& shape) const {
+  if (const Seconds time = interpolated_attention(device_.attentions, shape); time.value() > 0) return time;
   const auto generation =
       static_cast<std::size_t>(shape.kernel) - static_cast<std::size_t>(AttentionKernel::flash1);
   FlopsPerSecond rate = device_.attention[generation];
@@ -68,13 +103,11 @@ Seconds AnalyticCostModel::attention(const AttentionShape& shape) const {
   rate *= s / (s + constants().flash_half_sequence) * filled *
           std::min(1.0, constants().flash_narrow_head +
                             (1 - constants().flash_narrow_head) * shape.head_dim / 128);
-  // Causal: half of the two products of 2 b a s^2 d each.
-  double flops = 2 * shape.samples * shape.heads * s * s * shape.head_dim;
-  if (shape.backward) {
-    flops *= constants().flash_backward_flops;
-    rate *= constants().flash_backward_rate;
-  }
-  return Flops{flops} / rate + device_.kernel_floor;
+  if (shape.backward) rate *= constants().flash_backward_rate;
+  return Flops{attention_flops(shape.samples, shape.heads, s, shape.head_dim,
+                               shape.backward ? constants().flash_backward_flops : 1)} /
+             rate +
+         device_.kernel_floor;
 }
 
 Seconds AnalyticCostModel::streaming(Bytes bytes, double kernels) const {

@@ -26,6 +26,7 @@ struct AttentionShape {
   double samples = 1, heads = 1, head_dim = 128, sequence = 2048;
   AttentionKernel kernel = AttentionKernel::flash2;
   bool backward = false;
+  Precision precision = Precision::bf16;
 };
 
 /// Seconds of one kernel or one collective. The seam between formulas and measurements: tests put constants

@@ -64,7 +64,8 @@ class LayerCoster {
   [[nodiscard]] Passes head() const;
   [[nodiscard]] Passes embedding() const;
   [[nodiscard]] Seconds activation_collective(Collective what) const {
-    return model_.collective(what, Bytes{tokens_ * h() * element_bytes(activation_precision())}, group_);
+    return c_.tensor_collectives *
+           model_.collective(what, Bytes{tokens_ * h() * element_bytes(activation_precision())}, group_);
   }
   [[nodiscard]] Precision activation_precision() const {
     return problem_.precision == Precision::fp32 || problem_.precision == Precision::tf32 ? problem_.precision
@@ -118,8 +119,12 @@ Passes LayerCoster::attention_core() const {
   const double s = problem_.sequence;
   const double d = spec_.head_dim;
   if (run_.attention >= AttentionKernel::flash1) {
-    AttentionShape shape{
-        .samples = samples, .heads = heads, .head_dim = d, .sequence = s, .kernel = run_.attention};
+    AttentionShape shape{.samples = samples,
+                         .heads = heads,
+                         .head_dim = d,
+                         .sequence = s,
+                         .kernel = run_.attention,
+                         .precision = activation_precision()};
     const Flops forward{2 * samples * heads * s * s * d};
     spend(core.forward, model_.attention(shape), forward, peak_, &Phase::attention_loss);
     shape.backward = true;

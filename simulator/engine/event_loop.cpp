@@ -111,8 +111,9 @@ class EventLoop {
     if (missing_[id] > 0) return;
     timeline_.intervals[id].start = Seconds{now_};
     double duration = tasks_[id].duration.value();
-    if (kind_of(stream) == StreamKind::compute) {
-      if (running(sibling(stream, StreamKind::dp))) duration *= slowdown_;
+    if (kind_of(stream) == StreamKind::compute && running(sibling(stream, StreamKind::dp)))
+      duration *= slowdown_;
+    if (needs_core(stream)) {
       share_cores(1);
       duration /= speed_;
     }
@@ -125,15 +126,20 @@ class EventLoop {
     if (running(stream)) finish_.set(stream, now_ + (finish_.time(stream) - now_) * factor);
   }
 
-  /// `change` compute tasks more run from now on: all the others go on at their new share of the cores.
+  /// Where cores are shared, a collective beside the computation adds its numbers on one of them too.
+  [[nodiscard]] bool needs_core(std::size_t stream) const {
+    return cores_per_device_ > 0 &&
+           (kind_of(stream) == StreamKind::compute || kind_of(stream) == StreamKind::dp);
+  }
+
+  /// `change` tasks more need a core from now on: all the others go on at their new share of the cores.
   void share_cores(int change) {
     computing_ += change;
-    if (cores_per_device_ <= 0) return;
     const double before = speed_;
     speed_ = computing_ > cores_per_device_ ? cores_per_device_ / computing_ : 1;
     if (speed_ == before) return;
-    for (std::size_t stream = 0; stream < streams(); stream += kStreamsPerDevice)
-      stretch(sibling(stream, StreamKind::compute), before / speed_);
+    for (std::size_t stream = 0; stream < streams(); ++stream)
+      if (needs_core(stream)) stretch(stream, before / speed_);
   }
 
   void complete(std::size_t stream) {
@@ -141,7 +147,7 @@ class EventLoop {
     timeline_.intervals[id].end = Seconds{now_};
     ++head_[stream];
     finish_.set(stream, kNever);
-    if (kind_of(stream) == StreamKind::compute) share_cores(-1);
+    if (needs_core(stream)) share_cores(-1);
     const bool communication = kind_of(stream) == StreamKind::dp;
     if (communication) stretch(sibling(stream, StreamKind::compute), 1 / slowdown_);
     start_if_ready(stream);
@@ -164,8 +170,8 @@ class EventLoop {
   const std::vector<Task>& tasks_;
   double slowdown_;
   double cores_per_device_;            // of those that are shared; 0: none are
-  double speed_ = 1;                   // of compute tasks, by their share of the cores
-  int computing_ = 0;                  // compute tasks that run
+  double speed_ = 1;                   // of tasks on those, by their share
+  int computing_ = 0;                  // tasks that need one and run
   Rows queues_;                        // tasks by stream, in order
   Rows followers_;                     // tasks that wait for a task
   std::vector<std::int32_t> missing_;  // dependencies not yet done, by task

@@ -72,8 +72,8 @@ struct Contention {
   /// device, because the collective's kernels take multiprocessors and memory bandwidth.
   double slowdown = 0;
   /// Cores that all ranks share, when they are processes of one machine; 0: every rank has its own. Of the
-  /// running compute tasks, each stands for `ranks_of_device` ranks; where these are more than the cores, all
-  /// go on at cores / ranks of their speed (processor sharing).
+  /// running compute tasks and data-parallel collectives, each stands for `ranks_of_device` ranks; where
+  /// these are more than the cores, all go on at cores / ranks of their speed (processor sharing).
   double shared_cores = 0;
   int ranks_of_device = 1;
 };

@@ -8,8 +8,6 @@ namespace {
 
 /// Share of the activations and buffers that lies in holes between blocks of the caching allocator.
 constexpr double kFragmentation = 0.06;
-/// Device memory that NCCL keeps per communicator: channels x protocol buffers, both directions.
-constexpr double kCommunicatorMebibytes = 500;
 
 /// Forwards of a rank before its first backward: what is in flight at the peak, in chunks.
 int chunks_in_flight(const ParallelPlan& plan, int rank) {
@@ -177,7 +175,7 @@ MemoryReport memory_report(const Problem& problem, const ParallelPlan& plan, con
     }
     const int communicators = (plan.tp > 1 ? 1 : 0) + (plan.dp * plan.cp > 1 ? 1 : 0) + (plan.pp > 1 ? 1 : 0);
     memory.of(MemoryCategory::context) =
-        problem.topology.device.context + mebibytes(kCommunicatorMebibytes * communicators);
+        problem.topology.device.context + problem.topology.device.communicator * communicators;
     const Bytes dynamic = memory.allocated() - memory.of(MemoryCategory::weights) -
                           memory.of(MemoryCategory::gradients) - memory.of(MemoryCategory::optimizer_state);
     memory.of(MemoryCategory::fragmentation) = dynamic * kFragmentation;

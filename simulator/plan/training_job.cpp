@@ -25,6 +25,8 @@ void visit(Job& j, Visitor see) {
   see("resume", j.resume);
   see("measure", j.measure);
   see("threads", j.threads);
+  see("ranks", j.ranks);
+  see("sequence", j.sequence);
   see("patience", j.patience);
   auto& t = j.training;
   see("learning_rate", t.learning_rate);

@@ -33,6 +33,8 @@ struct TrainingJob {
   bool resume = false;
   bool measure = true;   // write measurements.jsonl
   int threads = 0;       // of a rank; 0: the host's cores dealt out evenly
+  int ranks = 1;         // of a probe, which has no plan
+  int sequence = 512;    // of a probe's shapes
   double patience = 60;  // seconds that a collective may take before the job is ended
   TrainingOptions training;
   bool operator==(const TrainingJob&) const = default;

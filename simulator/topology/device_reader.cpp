@@ -39,6 +39,24 @@ void read_products(const Value& value, DeviceSpec& device) {
   }
 }
 
+/// - {samples: 4, heads: 12, head_dim: 64, sequence: 64, backward: false, precision: fp32, time: 500 us}
+void read_attentions(const Value& value, DeviceSpec& device) {
+  device.attentions.clear();
+  for (const Value& entry : value.list()) {
+    MapReader map = entry.map();
+    MeasuredAttentionRate measured;
+    measured.samples = map.required("samples").number(1, 1e9);
+    measured.heads = map.required("heads").number(1, 1e9);
+    measured.head_dim = map.required("head_dim").number(1, 1e9);
+    measured.sequence = map.required("sequence").number(1, 1e9);
+    measured.backward = map.required("backward").flag();
+    measured.precision = map.required("precision").choice<Precision>(kPrecisionNames);
+    measured.time = map.required("time").seconds();
+    map.finish();
+    device.attentions.push_back(measured);
+  }
+}
+
 void read_nvlink(const Value& value, DeviceSpec& device) {
   MapReader map = value.map();
   device.nvlink_bandwidth = link_rate(map.required("bandwidth"));
@@ -67,8 +85,11 @@ DeviceSpec device_from(const Value& value, const std::optional<DeviceSpec>& base
   if (const auto rates = map.optional("sustained")) read_rates(*rates, device.sustained);
   if (const auto rates = map.optional("attention")) read_attention(*rates, device);
   if (const auto products = map.optional("products")) read_products(*products, device);
+  if (const auto times = map.optional("attentions")) read_attentions(*times, device);
+  if (const auto launch = map.optional("collective_base")) device.collective_base = launch->seconds();
   if (const auto floor = map.optional("kernel_floor")) device.kernel_floor = link_latency(*floor);
   if (const auto context = map.optional("context")) device.context = capacity(*context);
+  if (const auto kept = map.optional("communicator")) device.communicator = capacity(*kept);
   if (const auto able = map.optional("in_switch_reduction")) device.in_switch_reduction = able->flag();
   if (const auto nvlink = map.optional("nvlink")) read_nvlink(*nvlink, device);
   map.finish();

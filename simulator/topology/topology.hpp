@@ -28,6 +28,14 @@ struct MeasuredProduct {
   FlopsPerSecond rate;
 };
 
+/// The time that fused attention of one shape took.
+struct MeasuredAttentionRate {
+  double samples = 1, heads = 1, head_dim = 64, sequence = 1024;
+  bool backward = false;
+  Precision precision = Precision::fp32;
+  Seconds time;
+};
+
 /// An accelerator. Every number is the device's own; sources stand in its file under topologies/devices.
 struct DeviceSpec {
   std::string name;
@@ -41,10 +49,14 @@ struct DeviceSpec {
       sustained{};  // of large matrix products, power and clocks included; 0: as peak x 0.75
   std::array<FlopsPerSecond, 3>
       attention{};  // fused attention forward: flash1, flash2, flash3 class; 0: not available
-  std::vector<MeasuredProduct> products;   // rates of matrix products as measured; empty: by tiles and peak
+  std::vector<MeasuredProduct> products;  // rates of matrix products as measured; empty: by tiles and peak
+  std::vector<MeasuredAttentionRate>
+      attentions;                          // times of fused attention as measured; empty: by `attention`
+  std::optional<Seconds> collective_base;  // launch and skew of a collective; none: the cost model's constant
   bool in_switch_reduction = false;        // NVLink SHARP: NVSwitch of the third generation and later
   Seconds kernel_floor = microseconds(4);  // shortest kernel, back to back
   Bytes context = mebibytes(600);  // driver context and libraries' workspaces that the allocator never sees
+  Bytes communicator = mebibytes(500);  // that the collective library keeps per group: channels, buffers
 
   // Its NVLinks together, for clusters that are known by figures only (make_cluster); 0: none
   BytesPerSecond nvlink_bandwidth;  // one direction

@@ -1,0 +1,34 @@
+#include "executor/probe/machine.hpp"
+
+#include <algorithm>
+#include <hwloc.h>
+#include <memory>
+#include <sched.h>
+#include <unistd.h>
+
+namespace tpplan {
+
+Machine detect_machine() {
+  Machine machine{.cpu = "unknown CPU"};
+  machine.memory =
+      Bytes{static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE))};
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) machine.cores = std::max(1, CPU_COUNT(&set));
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) return machine;
+  const std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)> owned(topology,
+                                                                                 hwloc_topology_destroy);
+  if (hwloc_topology_load(topology) != 0) return machine;
+  const hwloc_obj_t root = hwloc_get_root_obj(topology);
+  for (const hwloc_obj_t object : {hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0), root})
+    if (const char* name = object != nullptr ? hwloc_obj_get_info_by_name(object, "CPUModel") : nullptr) {
+      machine.cpu = name;
+      break;
+    }
+  // A core may count several hardware threads: products gain nothing from the second.
+  const int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+  if (cores > 0) machine.cores = std::min(machine.cores, cores);
+  return machine;
+}
+
+}  // namespace tpplan

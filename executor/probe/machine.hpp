@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "simulator/units/units.hpp"
+
+namespace tpplan {
+
+/// Where a rank runs, as far as a job needs to know.
+struct RankHost {
+  int threads = 1;
+  int ranks_on_host = 1;
+  std::string transport;  // "threads", "Open MPI v4.1.4"
+};
+
+/// What hwloc tells of this host.
+struct Machine {
+  std::string cpu;  // "AMD EPYC 9B45"
+  int cores = 1;    // that this process may use
+  Bytes memory;     // of the host
+};
+[[nodiscard]] Machine detect_machine();
+
+}  // namespace tpplan
