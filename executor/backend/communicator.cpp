@@ -1,6 +1,7 @@
 #include "executor/backend/communicator.hpp"
 
 #include <cassert>
+#include <cstring>
 #include <fmt/format.h>
 
 namespace tpplan {
@@ -54,6 +55,18 @@ void Communicator::broadcast(Tensor x, int root) {
   if (size() == 1) return;
   const auto entry = enter("broadcast", x.bytes());
   do_broadcast(x.flat(), root);
+}
+
+std::string Communicator::broadcast_text(const std::string& text, int root) {
+  double length[] = {rank_ == root ? static_cast<double>(text.size()) : 0.0};
+  all_reduce(length);
+  // Its bytes travel as they are, in the place of numbers.
+  std::vector<float> carrier((static_cast<std::size_t>(length[0]) + 3) / 4);
+  if (rank_ == root) std::memcpy(carrier.data(), text.data(), text.size());
+  broadcast(vector(carrier.data(), DType::f32, static_cast<std::int64_t>(carrier.size())), root);
+  std::string received(static_cast<std::size_t>(length[0]), '\0');
+  std::memcpy(received.data(), carrier.data(), received.size());
+  return received;
 }
 
 void Communicator::send(Tensor x, int to, int tag) {

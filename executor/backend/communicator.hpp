@@ -43,6 +43,9 @@ class Communicator {
   /// Values in the host's memory.
   void all_reduce(std::span<double> values, ReduceOp op = ReduceOp::sum);
 
+  /// The text of rank `root`, on every member.
+  [[nodiscard]] std::string broadcast_text(const std::string& text, int root);
+
   /// The group of some members of this one, given by their ranks here. Called by exactly those, in one global
   /// order.
   [[nodiscard]] virtual std::unique_ptr<Communicator> subgroup(std::span<const int> ranks,

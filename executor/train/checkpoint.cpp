@@ -24,7 +24,7 @@ constexpr std::array<Group, 3> kGroups{{{"model", ParameterStore::Field::weight}
                                         {"exp_avg_sq", ParameterStore::Field::second_moment}}};
 constexpr const char* kManifest = "manifest.json";
 
-/// Runs `work` on this rank and throws on all ranks when it failed on one.
+/// Runs `work` on this rank; when it failed on one, all ranks throw what that one met.
 template <class Work>
 void together(Communicator& world, Work work) {
   std::string error;
@@ -33,10 +33,9 @@ void together(Communicator& world, Work work) {
   } catch (const std::exception& failure) {
     error = failure.what();
   }
-  double failed[] = {error.empty() ? 0.0 : 1.0};
-  world.all_reduce(failed);
-  if (!error.empty()) throw SystemError(error);
-  if (failed[0] > 0) throw SystemError("another rank could not save or load its part of the checkpoint");
+  double failed[] = {error.empty() ? 0.0 : static_cast<double>(world.rank() + 1)};
+  world.all_reduce(failed, ReduceOp::max);
+  if (failed[0] > 0) throw SystemError(world.broadcast_text(error, static_cast<int>(failed[0]) - 1));
 }
 
 /// Folders of checkpoints, newest first.

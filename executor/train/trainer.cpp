@@ -119,7 +119,7 @@ StepResult Trainer::step(std::span<const std::int32_t> tokens) {
   return result;
 }
 
-/// Every rank looks for itself; those that find nothing wait for the one that did.
+/// Every rank looks for itself; the first that finds something tells the others.
 void Trainer::report_not_finite(double loss) {
   const std::string own = store_.first_not_finite();
   std::vector<double> found(static_cast<std::size_t>(rank_.world.size()));
@@ -131,7 +131,7 @@ void Trainer::report_not_finite(double loss) {
     throw NotFinite(
         fmt::format("step {}: the loss is {}, though every gradient and weight is finite", step_, loss));
   throw NotFinite(fmt::format("step {}: rank {}: {} is not finite", step_, first,
-                              first == rank_.world.rank() ? own : "a tensor"));
+                              rank_.world.broadcast_text(own, first)));
 }
 
 }  // namespace tpplan

@@ -65,6 +65,9 @@ std::string find_worker() {
 
 Launch launch_of(const Settings& settings, int ranks, const fs::path& job) {
   const std::string worker = find_worker();
+  if (settings.launcher == Launcher::threads && !settings.hostfile.empty())
+    throw ConfigError(
+        "--launcher threads runs on this machine alone; leave out --hostfile, or give --launcher mpirun");
   if (!wants_mpirun(settings))
     return {{worker, job.string()}, fmt::format("{} ranks as threads of one process", ranks)};
   const std::string mpirun = find_program("mpirun");

@@ -1,6 +1,7 @@
 #include "planner/workbench/supervisor.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
@@ -47,14 +48,22 @@ void take_end(const json& event, RunReport& report) {
 /// What the ranks said that is no progress.
 struct Supervisor::Told {
   std::vector<json> errors, waiting;
+  std::chrono::steady_clock::time_point first_wait;
   std::string other;  // lines that are no events: of mpirun, of libraries
 };
 
 std::string Supervisor::missing_text(const Told& told) {
-  // The collective that most ranks are stuck in is named; whoever belongs to it and did not tell is missing.
-  const json& first = told.waiting.front();
-  std::set<int> missing;
-  for (const int member : first.at("members").get<std::vector<int>>()) missing.insert(member);
+  std::set<int> heard;
+  for (const json& waiting : told.waiting) heard.insert(waiting.at("rank").get<int>());
+  const auto silent = [&](const json& waiting) {
+    const auto members = waiting.at("members").get<std::vector<int>>();
+    return std::any_of(members.begin(), members.end(), [&](int member) { return heard.count(member) == 0; });
+  };
+  // Most ranks wait for ranks that wait themselves: the operation that somebody never came to is the cause.
+  const auto cause = std::find_if(told.waiting.begin(), told.waiting.end(), silent);
+  const json& first = cause != told.waiting.end() ? *cause : told.waiting.front();
+  const auto members = first.at("members").get<std::vector<int>>();
+  std::set<int> missing(members.begin(), members.end());
   std::string others;
   for (const json& waiting : told.waiting) {
     const int rank = waiting.at("rank").get<int>();
@@ -91,7 +100,11 @@ void Supervisor::run(const Launch& launch, const std::stop_token& stop, RunRepor
     } else if (kind == "error") {
       told.errors.push_back(event);
     } else if (kind == "waiting") {
-      told.waiting.push_back(event);
+      // Ranks lose patience within a moment of each other, and two seconds later the job is ended. A frozen
+      // rank that wakes up to be ended tells then that it waited too.
+      const auto now = std::chrono::steady_clock::now();
+      if (told.waiting.empty()) told.first_wait = now;
+      if (now - told.first_wait < std::chrono::milliseconds(1800)) told.waiting.push_back(event);
     } else if (kind == "end") {
       take_end(event, report);
     } else if (kind == "resumed") {

@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 
-# Debian's OpenBLAS does not know recent processors and would take kernels of 2006.
+# Debian's OpenBLAS knows some recent processors and takes kernels of 2006 on others: the peer gets its best.
 if "OPENBLAS_CORETYPE" not in os.environ:
     os.environ["OPENBLAS_CORETYPE"] = "SKYLAKEX"
     os.execv(sys.executable, [sys.executable] + sys.argv)

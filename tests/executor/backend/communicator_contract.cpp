@@ -101,6 +101,8 @@ class Contract {
     const double n = world_.size();
     expect(x[0] == n && x[1] == n * (n - 1) / 2, "all_reduce of values");
     world_.barrier();
+    const std::string text = world_.rank() == 1 ? "told by rank 1" : "";
+    expect(world_.broadcast_text(text, 1) == "told by rank 1", "broadcast of a text");
   }
 
   /// Two messages to the next rank while two come from the one before, longer than what is sent eagerly.
