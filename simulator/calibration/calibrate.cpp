@@ -10,7 +10,7 @@ namespace tpplan {
 namespace {
 
 constexpr int kRounds = 4;
-constexpr double kPull = 0.1;      // toward the uncalibrated model, of fit_non_negative
+constexpr double kPull = 0.05;     // toward the uncalibrated model, of fit_non_negative
 constexpr double kNothing = 1e-6;  // a factor so small that its work takes no time, yet stays in the graph
 
 Seconds median_of(std::vector<Seconds> times) {

@@ -96,7 +96,7 @@ Seconds AnalyticCostModel::attention(const AttentionShape& shape) const {
       static_cast<std::size_t>(shape.kernel) - static_cast<std::size_t>(AttentionKernel::flash1);
   FlopsPerSecond rate = device_.attention[generation];
   for (std::size_t older = generation; rate.value() == 0 && older-- > 0;) rate = device_.attention[older];
-  if (rate.value() == 0) rate = device_.sustained_rate(Precision::bf16) * 0.5;
+  if (rate.value() == 0) rate = device_.sustained_rate(shape.precision) * 0.5;
   const double s = shape.sequence;
   const double blocks = shape.samples * shape.heads * s / 128;
   const double filled = std::min(1.0, blocks / device_.multiprocessors);
