@@ -4,17 +4,29 @@
 
 BUILD ?= build/release
 JOBS ?= $(shell nproc)
+TPPLAN = $(BUILD)/bin/tpplan
 PACKAGES = g++ cmake ninja-build libboost-graph-dev libyaml-cpp-dev nlohmann-json3-dev libfmt-dev \
            libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev python3 \
            libdnnl-dev libeigen3-dev libhwloc-dev libopenmpi-dev openmpi-bin
 FORMAT_PACKAGES = clang-format
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp')
 
-.PHONY: run test configure build packages bench slow format format-check validate docs clean
+.PHONY: run test configure build packages bench study slow format format-check validate docs clean
 
+# The licence texts are on every Debian machine.
 run: configure
-	cmake --build $(BUILD) --parallel $(JOBS) --target tpplan
-	$(BUILD)/bin/tpplan --model gpt10b.yaml --gpus 128
+	cmake --build $(BUILD) --parallel $(JOBS) --target tpplan tpplan-worker
+	rm -rf $(BUILD)/run && mkdir -p $(BUILD)/run
+	cat /usr/share/common-licenses/*GPL-[23]* > $(BUILD)/run/text.txt
+	@echo "--- A 10B model on 128 GPUs"
+	$(TPPLAN) --model gpt10b.yaml --gpus 128 -o $(BUILD)/run/gpt10b.yaml
+	@echo "--- The same plan rehearsed here: 128 ranks, the model shrunk"
+	$(TPPLAN) rehearse $(BUILD)/run/gpt10b.yaml --out $(BUILD)/run/rehearsal
+	@echo "--- Four ranks of this machine: probe, plan, run, calibrate, plan again"
+	$(TPPLAN) tune --model little-gpt --ranks 4 --precision fp32 --rank-threads 1 --out $(BUILD)/run/tune
+	@echo "--- Training with the plan that was chosen"
+	$(TPPLAN) run $(BUILD)/run/tune/plan.yaml --data $(BUILD)/run/text.txt --steps 30 --lr 3e-3 --rank-threads 1 --out $(BUILD)/run/train
+	$(TPPLAN) compare $(BUILD)/run/train --calibration $(BUILD)/run/tune/calibration.yaml
 
 test: build
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --label-exclude 'slow|bench'
@@ -24,6 +36,12 @@ slow: build
 
 bench: build
 	$(BUILD)/tests/planner_benchmarks
+	$(BUILD)/tests/executor_benchmarks
+	python3 tests/benchmarks/against_torch.py $(TPPLAN)
+
+# Figures of docs/calibration.md
+study: build
+	python3 tests/benchmarks/calibration_study.py $(TPPLAN) $(BUILD)/study
 
 validate: build
 	$(BUILD)/bin/tpplan validate tests/validation/runs

@@ -157,8 +157,10 @@ void Prober::kernels() {
     const OwnedTensor a = random(DType::f32, 1, kElements), b = random(DType::f32, 1, kElements);
     const double time = timed([&](int) { backend_->add(a.tensor, b.tensor); });
     result_.memory_bandwidth = BytesPerSecond{3.0 * 4 * kElements / time};  // two reads, one write
-    const OwnedTensor row = random(DType::f32, 1, 64);
-    result_.kernel_floor = Seconds{timed([&](int) { backend_->add(row.tensor, row.tensor); })};
+    // What a call costs before it computes: a product so small that nothing else is left.
+    const OwnedTensor small = random(DType::f32, 8, 8), product = random(DType::f32, 8, 8);
+    result_.kernel_floor = Seconds{
+        timed([&](int) { backend_->matmul(product.tensor, small.tensor, false, small.tensor, true, 0); })};
   }
   for (const Precision precision : request_.precisions) {
     products(precision);

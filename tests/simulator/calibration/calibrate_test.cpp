@@ -41,7 +41,7 @@ node:
     - {from: "gpu[0-3]", to: cpu0, kind: inter-cpu, bandwidth: 1 GB/s, latency: 20 us, efficiency: 1}
 nodes: 1
 )"),
-                            {});
+                             {});
   ModelSpec& m = p.model;
   m.layers = 4;
   m.hidden = m.ffn = 256;
@@ -73,8 +73,8 @@ ParallelPlan plan_of(const Problem& p, int tp, int pp, int dp, ZeroStage zero) {
 }
 
 /// What a machine would measure whose true factors are these: each task with noise, and the step.
-CalibrationRun synthetic_run(const Problem& p, const ParallelPlan& plan, const Calibration& truth, double noise,
-                             std::mt19937& random) {
+CalibrationRun synthetic_run(const Problem& p, const ParallelPlan& plan, const Calibration& truth,
+                             double noise, std::mt19937& random) {
   CalibrationRun run{p, plan, {}};
   std::normal_distribution<double> normal(1, noise);
   Problem own = p;
@@ -97,9 +97,12 @@ TEST(Calibrate, RecoversTheFactorsOfASyntheticMachine) {
   truth.overlap_slowdown = 0.2;
   std::mt19937 random(3);
   std::vector<CalibrationRun> runs;
-  for (const auto& [tp, pp, dp, zero] :
-       {std::tuple{4, 1, 1, ZeroStage::none}, {2, 2, 1, ZeroStage::none}, {1, 1, 4, ZeroStage::none},
-        {1, 2, 2, ZeroStage::optimizer}, {2, 1, 2, ZeroStage::gradients}, {1, 4, 1, ZeroStage::none}})
+  for (const auto& [tp, pp, dp, zero] : {std::tuple{4, 1, 1, ZeroStage::none},
+                                         {2, 2, 1, ZeroStage::none},
+                                         {1, 1, 4, ZeroStage::none},
+                                         {1, 2, 2, ZeroStage::optimizer},
+                                         {2, 1, 2, ZeroStage::gradients},
+                                         {1, 4, 1, ZeroStage::none}})
     runs.push_back(synthetic_run(p, plan_of(p, tp, pp, dp, zero), truth, 0.02, random));
   const Calibration found = calibrate(runs, "synthetic", "a test");
   const auto factor = [&](Factor f) { return found.factors[static_cast<std::size_t>(f)]; };
@@ -128,7 +131,11 @@ TEST(Calibrate, SaysWhatTheRunsDidNotTell) {
 }
 
 TEST(Calibration, SurvivesItsFile) {
-  Calibration c{.name = "a \"name\"", .source = "somewhere", .factors = {1.1, 0.9, 1, 1, 2, 0.5, 1}, .tasks = 12, .runs = 3};
+  Calibration c{.name = "a \"name\"",
+                .source = "somewhere",
+                .factors = {1.1, 0.9, 1, 1, 2, 0.5, 1},
+                .tasks = 12,
+                .runs = 3};
   c.identified = {true, false, true, false, true, false, false};
   c.fixed_per_step = milliseconds(2);
   c.task_error = 0.03;
@@ -138,13 +145,15 @@ TEST(Calibration, SurvivesItsFile) {
     (void)read_calibration(file_of("bad.yaml", "name: x\nfactors: {product: 2}\n"));
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("bad.yaml:2:20: factors.product: unknown key 'product'; did you mean 'products'?"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("bad.yaml:2:20: factors.product: unknown key 'product'; did you mean 'products'?"));
   }
 }
 
 TEST(Measurements, SurviveTheirFileAndALastLineThatWasCutOff) {
   const Environment machine{"a CPU", 2, "cpu-v4", "threads", "0.1.0", 2, 1, 1};
-  const Measurement m{3, 1, "s0.mb1.bwd", StreamKind::compute, Seconds{1.5}, Seconds{0.25}, Seconds{0.125}, Bytes{64}, 2};
+  const Measurement m{
+      3, 1, "s0.mb1.bwd", StreamKind::compute, Seconds{1.5}, Seconds{0.25}, Seconds{0.125}, Bytes{64}, 2};
   const std::string whole = to_json_line(machine) + to_json_line(m);
   const RecordedRun run = read_measurements(file_of("m.jsonl", whole + R"({"step":4,"ra)"));
   EXPECT_EQ(run.environment, machine);
@@ -162,10 +171,17 @@ TEST(Measurements, StepsAreMediansWithoutTheFirst) {
   const double starts[] = {0, 10, 12, 15};  // steps of 10 (the first), 2, 3 and what its tasks take
   for (int step = 0; step < 4; ++step)
     for (int rank = 0; rank < 3; ++rank) {
-      all.push_back({.step = step, .rank = rank, .label = "s0.mb0.fwd", .start = Seconds{starts[step]},
+      all.push_back({.step = step,
+                     .rank = rank,
+                     .label = "s0.mb0.fwd",
+                     .start = Seconds{starts[step]},
                      .duration = Seconds{rank == 2 ? 1.5 : 1.0}});
-      all.push_back({.step = step, .rank = rank, .label = "s0.dp.reduce", .stream = StreamKind::dp,
-                     .start = Seconds{starts[step] + 1}, .duration = Seconds{0.5 + rank}});
+      all.push_back({.step = step,
+                     .rank = rank,
+                     .label = "s0.dp.reduce",
+                     .stream = StreamKind::dp,
+                     .start = Seconds{starts[step] + 1},
+                     .duration = Seconds{0.5 + rank}});
     }
   const StepSummary summary = summarise(all);
   EXPECT_EQ(summary.steps, 3);
@@ -181,10 +197,12 @@ TEST(Probe, LinksOfASyntheticMachineAreFoundAndItsTopologyIsRead) {
   r.memory = gibibytes(8);
   r.memory_bandwidth = BytesPerSecond{2e10};
   r.kernel_floor = microseconds(1);
-  r.products = {{128, 256, 512, Precision::fp32, FlopsPerSecond{1e11}}, {64, 64, 64, Precision::fp32, FlopsPerSecond{2e10}}};
+  r.products = {{128, 256, 512, Precision::fp32, FlopsPerSecond{1e11}},
+                {64, 64, 64, Precision::fp32, FlopsPerSecond{2e10}}};
   r.attention = {{1, 4, 64, 128, false, Precision::fp32, microseconds(80)}};
   for (const double bytes : {4096.0, 65536.0, 1048576.0}) {
-    // Ring over two ranks in a host: 2 rounds of 3 us and the message once at 4 GB/s; between hosts 50 us, 0.1 GB/s.
+    // Ring over two ranks in a host: 2 rounds of 3 us and the message once at 4 GB/s; between hosts 50 us,
+    // 0.1 GB/s.
     r.collectives.push_back({Collective::all_reduce, {2, 1}, Bytes{bytes}, Seconds{2 * 3e-6 + bytes / 4e9}});
     r.collectives.push_back({Collective::send, {2, 1}, Bytes{bytes}, Seconds{3e-6 + bytes / 4e9}});
     r.collectives.push_back({Collective::all_reduce, {2, 2}, Bytes{bytes}, Seconds{2 * 50e-6 + bytes / 1e8}});
@@ -204,8 +222,12 @@ TEST(Probe, LinksOfASyntheticMachineAreFoundAndItsTopologyIsRead) {
   const AnalyticCostModel model(topology.device);
   const Seconds measured = model.product({.m = 128, .n = 256, .k = 512, .precision = Precision::fp32});
   EXPECT_NEAR(measured.value(), 2.0 * 128 * 256 * 512 / 1e11 + 1e-6, 1e-9);
-  EXPECT_NEAR(model.attention({.samples = 1, .heads = 4, .head_dim = 64, .sequence = 128, .precision = Precision::fp32}).value(),
-              80e-6, 1e-9);
+  EXPECT_NEAR(
+      model
+          .attention(
+              {.samples = 1, .heads = 4, .head_dim = 64, .sequence = 128, .precision = Precision::fp32})
+          .value(),
+      80e-6, 1e-9);
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ TEST(Fit, RecoversKnownConstantsFromNoisyData) {
   const Eigen::Vector3d truth(1.3, 0.4, 2.5);
   const Problem3 p = synthetic(truth, 0.02, 60);
   const Fit fit = fit_non_negative(p.a, p.y, Eigen::Vector3d::Ones());
-  // 2 % of noise over 60 rows: about 0.02 / sqrt(60) of the share that each unknown has; 5 % is ten times that.
+  // 2 % of noise over 60 rows: about 0.02 / sqrt(60) of the share that each unknown has; 5 % is ten times
+  // that.
   for (int i = 0; i < 3; ++i) {
     EXPECT_NEAR(fit.x[i], truth[i], 0.05 * truth[i]);
     EXPECT_TRUE(fit.identified[static_cast<std::size_t>(i)]);
