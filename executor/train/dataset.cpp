@@ -34,7 +34,7 @@ std::uint64_t mixed(std::uint64_t z) {
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& file) : path_(file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status {};
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0)
     throw ConfigError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
@@ -71,7 +71,7 @@ Dataset Dataset::open(const std::filesystem::path& file, TokenFormat format, std
   const std::span<const std::byte> bytes = set.file_.bytes();
   const std::string name = file.string();
   if (bytes.empty()) throw ConfigError(fmt::format("{}: is empty; training needs text or tokens", name));
-  const std::int32_t magic = bytes.size() >= kHeaderBytes ? read_at<std::int32_t>(bytes, 0) : 0;
+  const std::int32_t magic = bytes.size() >= 4 ? read_at<std::int32_t>(bytes, 0) : 0;
   const bool header = magic == kMagic16 || magic == kMagic32;
   if (format == TokenFormat::automatic && file.extension() != ".bin") format = TokenFormat::bytes;
   if (format == TokenFormat::automatic)
@@ -90,6 +90,14 @@ Dataset Dataset::open(const std::filesystem::path& file, TokenFormat format, std
   if (header) {
     if ((magic == kMagic16) != (format == TokenFormat::uint16))
       throw ConfigError(fmt::format("{}: its header says {}-bit tokens", name, magic == kMagic16 ? 16 : 32));
+    if (bytes.size() < kHeaderBytes)
+      throw ConfigError(fmt::format("{}: is cut off inside its header of {} bytes", name, kHeaderBytes));
+    const std::int32_t version = read_at<std::int32_t>(bytes, 4), expected = magic == kMagic16 ? 1 : 7;
+    if (version != expected)
+      throw ConfigError(fmt::format("{}: its header has version {}; {} is known", name, version, expected));
+    if ((bytes.size() - kHeaderBytes) % width != 0)
+      throw ConfigError(fmt::format("{}: {} bytes after its header are no whole number of {}-byte tokens",
+                                    name, bytes.size() - kHeaderBytes, width));
     set.begin_ = kHeaderBytes;
     const auto promised = static_cast<std::size_t>(read_at<std::uint32_t>(bytes, 8));
     const std::size_t held = (bytes.size() - kHeaderBytes) / width;

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
 
 #include "simulator/document/document.hpp"
 
@@ -13,6 +15,26 @@ namespace {
 
 using nlohmann::json;
 constexpr std::uint64_t kLongestHeader = 100'000'000;
+constexpr std::int64_t kMostElements = 1LL << 48;
+
+std::uint64_t whole_number(const json& value) {
+  if (!value.is_number_unsigned()) throw std::invalid_argument("'" + value.dump() + "' is no whole number");
+  return value.get<std::uint64_t>();
+}
+
+/// Whole numbers whose product is within reason.
+std::vector<std::int64_t> dimensions(const json& shape) {
+  std::vector<std::int64_t> dims;
+  std::int64_t product = 1;
+  for (const json& dim : shape) {
+    const std::uint64_t size = whole_number(dim);
+    if (size > kMostElements || (size > 0 && product > kMostElements / static_cast<std::int64_t>(size)))
+      throw std::invalid_argument("a shape of more than 2^48 elements");
+    dims.push_back(static_cast<std::int64_t>(size));
+    product *= std::max<std::int64_t>(1, dims.back());
+  }
+  return dims;
+}
 
 }  // namespace
 
@@ -43,14 +65,23 @@ SafetensorsHeader read_safetensors_header(const std::string& file, std::span<con
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
   try {
     const auto* text = reinterpret_cast<const char*>(bytes.data()) + sizeof(length);
-    const json parsed = json::parse(text, text + length);
+    std::set<std::string> names;
+    const json parsed =
+        json::parse(text, text + length, [&](int depth, json::parse_event_t event, json& key) {
+          if (depth == 1 && event == json::parse_event_t::key && !names.insert(key.get<std::string>()).second)
+            fail(fmt::format("tensor {} is there twice", key.get<std::string>()));
+          return true;
+        });
+    if (!parsed.is_object()) fail("its header is not as safetensors want it: no object");
     for (const auto& [name, entry] : parsed.items()) {
       if (name == "__metadata__") continue;
       TensorInfo tensor{.name = name,
                         .dtype = entry.at("dtype").get<std::string>(),
-                        .shape = entry.at("shape").get<std::vector<std::int64_t>>(),
-                        .begin = entry.at("data_offsets").at(0).get<std::uint64_t>(),
-                        .end = entry.at("data_offsets").at(1).get<std::uint64_t>()};
+                        .shape = dimensions(entry.at("shape")),
+                        .begin = whole_number(entry.at("data_offsets").at(0)),
+                        .end = whole_number(entry.at("data_offsets").at(1))};
+      if (entry.at("data_offsets").size() != 2)
+        fail(fmt::format("tensor {} has more than two offsets", name));
       const std::uint64_t element = dtype_bytes(tensor.dtype);
       if (element == 0) fail(fmt::format("tensor {} has an unknown format '{}'", name, tensor.dtype));
       if (tensor.begin > tensor.end ||
@@ -64,8 +95,15 @@ SafetensorsHeader read_safetensors_header(const std::string& file, std::span<con
     }
   } catch (const json::exception& error) {
     fail(fmt::format("its header is not as safetensors want it: {}", error.what()));
+  } catch (const std::invalid_argument& error) {
+    fail(fmt::format("its header is not as safetensors want it: {}", error.what()));
   }
   std::sort(ranges.begin(), ranges.end());
+  if (!ranges.empty() && (ranges.front().first != 0 || ranges.back().second != data))
+    fail(fmt::format("its tensors do not fill its {} bytes of data", data));
+  for (std::size_t i = 1; i < ranges.size(); ++i)
+    if (ranges[i].first > ranges[i - 1].second)
+      fail(fmt::format("a gap lies between its tensors at byte {}", ranges[i - 1].second));
   for (std::size_t i = 1; i < ranges.size(); ++i)
     if (ranges[i].first < ranges[i - 1].second)
       fail(fmt::format("tensors overlap at byte {}", ranges[i].first));

@@ -42,12 +42,14 @@ std::uint32_t masked_checksum(std::string_view bytes) {
 }  // namespace
 
 TensorboardWriter::TensorboardWriter(const std::filesystem::path& folder) {
-  std::filesystem::create_directories(folder);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw SystemError(fmt::format("{}: cannot be created: {}", folder.string(), error.message()));
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  const auto path =
-      folder / fmt::format("events.out.tfevents.{}.{}", static_cast<std::int64_t>(wall_time()), host.data());
-  out_.open(path, std::ios::binary);
+  const auto path = folder / fmt::format("events.out.tfevents.{}.{}.{}",
+                                         static_cast<std::int64_t>(wall_time()), host.data(), ::getpid());
+  out_.open(path, std::ios::binary | std::ios::app);
   if (!out_) throw SystemError(fmt::format("{}: cannot be written", path.string()));
   record(tag(1, 1) + raw(wall_time()) + field(3, "brain.Event:2"));
 }
@@ -60,6 +62,7 @@ void TensorboardWriter::scalar(std::string_view name, std::int64_t step, double 
 
 void TensorboardWriter::record(std::string_view message) {
   const std::string length = raw(static_cast<std::uint64_t>(message.size()));
+  if (!out_) throw SystemError("TensorBoard's events cannot be written");
   out_ << length << raw(masked_checksum(length)) << message << raw(masked_checksum(message));
 }
 

@@ -11,7 +11,8 @@ namespace tpplan {
 /// (tensorflow/core/util/ event.proto) with one scalar.
 class TensorboardWriter {
  public:
-  /// Creates events.out.tfevents.<seconds>.<host> in the folder. Throws SystemError.
+  /// Creates events.out.tfevents.<seconds>.<host>.<process> in the folder. Throws SystemError, as do the
+  /// others when the disk is full.
   explicit TensorboardWriter(const std::filesystem::path& folder);
   void scalar(std::string_view tag, std::int64_t step, double value);
   void flush() { out_.flush(); }

@@ -1,5 +1,5 @@
-// Speed of the executor on this machine: kernels against memory bandwidth, and a whole step of GPT-2 124M (4 samples of 64
-// tokens) against the sum of its matrix products and one pass of AdamW, taken in the same run.
+// Speed of the executor on this machine: kernels against memory bandwidth, and a whole step of GPT-2 124M (4
+// samples of 64 tokens) against the sum of its matrix products and one pass of AdamW, taken in the same run.
 
 #include <benchmark/benchmark.h>
 #include <chrono>
@@ -17,7 +17,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 int cores() { return static_cast<int>(std::thread::hardware_concurrency()); }
 
@@ -30,13 +32,14 @@ OwnedTensor filled(Backend& backend, Arena& arena, DType type, std::int64_t rows
 
 std::int64_t stride_of(std::int64_t cols) { return cols >= 1024 && cols % 512 == 0 ? cols + 16 : cols; }
 
-/// Seconds of the products of one step: forward, input gradient and weight gradient of every linear layer, each with
-/// operands of its own, and one pass of AdamW over the parameters.
+/// Seconds of the products of one step: forward, input gradient and weight gradient of every linear layer,
+/// each with operands of its own, and one pass of AdamW over the parameters.
 double floor_of(const ModelSpec& m, std::int64_t tokens, DType type) {
   const auto backend = make_cpu_backend(cores());
   Arena arena(*backend);
   double total = 0;
-  const std::int64_t shapes[][2] = {{m.hidden, 3 * m.hidden}, {m.hidden, m.hidden}, {m.hidden, m.ffn}, {m.ffn, m.hidden}};
+  const std::int64_t shapes[][2] = {
+      {m.hidden, 3 * m.hidden}, {m.hidden, m.hidden}, {m.hidden, m.ffn}, {m.ffn, m.hidden}};
   const auto linear = [&](std::int64_t in, std::int64_t out, int layers) {
     std::vector<OwnedTensor> w, dw;
     const OwnedTensor x = filled(*backend, arena, type, tokens, in, stride_of(in));
@@ -67,7 +70,8 @@ double floor_of(const ModelSpec& m, std::int64_t tokens, DType type) {
   double best = 1e300;
   for (int repeat = 0; repeat < 3; ++repeat) {
     const Clock::time_point start = Clock::now();
-    backend->adamw(state[0].tensor, copy.tensor, state[1].tensor, state[2].tensor, state[3].tensor, {.learning_rate = 1e-4F});
+    backend->adamw(state[0].tensor, copy.tensor, state[1].tensor, state[2].tensor, state[3].tensor,
+                   {.learning_rate = 1e-4F});
     best = std::min(best, seconds_since(start));
   }
   return total + best;
@@ -92,10 +96,13 @@ void step(benchmark::State& state, Precision precision) {
       RankContext rank(model, plan, *backend, arena, recorder, world);
       Trainer trainer(rank, {}, schedule_of(plan));
       trainer.initialise();
-      BatchReader batches([](std::int64_t number, std::span<std::int32_t> tokens) {
-        for (std::size_t i = 0; i < tokens.size(); ++i)
-          tokens[i] = static_cast<std::int32_t>((static_cast<std::size_t>(number) * 977 + i * 131) % 50257);
-      }, plan, 0, 0);
+      BatchReader batches(
+          [](std::int64_t number, std::span<std::int32_t> tokens) {
+            for (std::size_t i = 0; i < tokens.size(); ++i)
+              tokens[i] =
+                  static_cast<std::int32_t>((static_cast<std::size_t>(number) * 977 + i * 131) % 50257);
+          },
+          plan, 0, 0);
       for (int i = 0; i < 8; ++i) {
         const auto tokens = batches.next();
         const Clock::time_point start = Clock::now();
@@ -111,8 +118,14 @@ void step(benchmark::State& state, Precision precision) {
   state.counters["floor_s"] = floor;
   state.counters["over_floor"] = median / floor;
 }
-BENCHMARK_CAPTURE(step, gpt2_124m_fp32, Precision::fp32)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(step, gpt2_124m_bf16, Precision::bf16)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(step, gpt2_124m_fp32, Precision::fp32)
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(step, gpt2_124m_bf16, Precision::bf16)
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 
 /// Calls `kernel` and reports the bytes that it reads and writes.
 template <class Kernel>
@@ -125,18 +138,23 @@ void memory_bound_kernels(benchmark::State& state) {
   const auto backend = make_cpu_backend(cores());
   Arena arena(*backend);
   constexpr std::int64_t kRows = 2048, kCols = 1536, kCount = kRows * kCols;
-  const OwnedTensor a = filled(*backend, arena, DType::f32, kRows, kCols), b = filled(*backend, arena, DType::f32, kRows, kCols),
-                    c = filled(*backend, arena, DType::f32, kRows, kCols), w = filled(*backend, arena, DType::f32, 1, kCols),
-                    dw = filled(*backend, arena, DType::f32, 1, kCols), db = filled(*backend, arena, DType::f32, 1, kCols),
+  const OwnedTensor a = filled(*backend, arena, DType::f32, kRows, kCols),
+                    b = filled(*backend, arena, DType::f32, kRows, kCols),
+                    c = filled(*backend, arena, DType::f32, kRows, kCols),
+                    w = filled(*backend, arena, DType::f32, 1, kCols),
+                    dw = filled(*backend, arena, DType::f32, 1, kCols),
+                    db = filled(*backend, arena, DType::f32, 1, kCols),
                     statistics = filled(*backend, arena, DType::f32, 2, kRows);
   switch (state.range(0)) {
     case 0:
       return streaming(state, 12.0 * kCount, [&] { backend->add(a.tensor, b.tensor); });
     case 1:
-      return streaming(state, 8.0 * kCount, [&] { backend->activation(ActivationKind::gelu, false, a.tensor, b.tensor); });
+      return streaming(state, 8.0 * kCount,
+                       [&] { backend->activation(ActivationKind::gelu, false, a.tensor, b.tensor); });
     case 2:
-      return streaming(state, 12.0 * kCount,
-                       [&] { backend->activation_backward(ActivationKind::gelu, false, c.tensor, a.tensor, b.tensor); });
+      return streaming(state, 12.0 * kCount, [&] {
+        backend->activation_backward(ActivationKind::gelu, false, c.tensor, a.tensor, b.tensor);
+      });
     case 3:
       return streaming(state, 8.0 * kCount, [&] {
         backend->norm(NormKind::layer_norm, a.tensor, statistics.tensor, b.tensor, w.tensor, w.tensor, 1e-5F);
@@ -148,8 +166,8 @@ void memory_bound_kernels(benchmark::State& state) {
       });
     default:
       return streaming(state, 28.0 * kCount, [&] {
-        backend->adamw(a.tensor.flat(), {}, b.tensor.flat(), c.tensor.flat(), filled(*backend, arena, DType::f32, 1, kCount).tensor,
-                       {.learning_rate = 1e-4F});
+        backend->adamw(a.tensor.flat(), {}, b.tensor.flat(), c.tensor.flat(),
+                       filled(*backend, arena, DType::f32, 1, kCount).tensor, {.learning_rate = 1e-4F});
       });
   }
 }

@@ -174,6 +174,18 @@ TEST(Safetensors, DamagedFilesAreRefusedWithTheReason) {
   EXPECT_THAT(
       error_of_header(file_of("{" + a + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[20,24]}})", 24)),
       HasSubstr("overlap at byte 20"));
+  const auto one = [](const std::string& shape, const std::string& offsets) {
+    return file_of(R"({"a":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}", 24);
+  };
+  EXPECT_EQ(error_of_header(one("[6]", "[0,24]")), "no error");
+  EXPECT_THAT(error_of_header(one("[1.5,4]", "[0,24]")), HasSubstr("'1.5' is no whole number"));
+  EXPECT_THAT(error_of_header(one("[-2,-3]", "[0,24]")), HasSubstr("'-2' is no whole number"));
+  EXPECT_THAT(error_of_header(one("[4294967296,4294967296]", "[0,0]")), HasSubstr("more than 2^48 elements"));
+  EXPECT_THAT(error_of_header(one("[6]", "[0,24,24]")), HasSubstr("more than two offsets"));
+  EXPECT_THAT(error_of_header(one("[5]", "[0,20]")), HasSubstr("do not fill its 24 bytes"));
+  EXPECT_THAT(error_of_header(one("[5]", "[4,24]")), HasSubstr("do not fill its 24 bytes"));
+  EXPECT_THAT(error_of_header(file_of("{" + a + "," + a + "}", 24)), HasSubstr("tensor a is there twice"));
+  EXPECT_THAT(error_of_header(file_of("[]", 0)), HasSubstr("no object"));
   EXPECT_THAT(error_of_header(file_of(R"({"a":{"dtype":"Q4","shape":[1],"data_offsets":[0,1]}})", 1)),
               HasSubstr("unknown format 'Q4'"));
 }

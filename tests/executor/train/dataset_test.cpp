@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
+#include <sys/stat.h>
 
 namespace tpplan::testing {
 namespace {
@@ -115,6 +116,15 @@ TEST_F(DatasetTest, WrongFilesAreRefusedByNameAndRemedy) {
   EXPECT_THAT(open(write("cut.bin", header(20240520, 1, 100) + "ab")),
               HasSubstr("promises 100 tokens and it holds 1"));
   EXPECT_THAT(open(write("wide.bin", header(20240801, 7, 0)), TokenFormat::uint16), HasSubstr("32-bit"));
+  EXPECT_THAT(open(write("short.bin", header(20240520, 1, 4).substr(0, 1000))),
+              HasSubstr("cut off inside its header"));
+  EXPECT_THAT(open(write("version.bin", header(20240520, 2, 1) + "ab")), HasSubstr("version 2; 1 is known"));
+  EXPECT_THAT(open(write("odd16.bin", header(20240520, 1, 1) + "abc")),
+              HasSubstr("3 bytes after its header"));
+  const fs::path pipe = fs::path(::testing::TempDir()) / "dataset_pipe";
+  fs::remove(pipe);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(open(pipe), HasSubstr("plain file"));
   EXPECT_THAT(open(write("small.txt", "abc"), TokenFormat::automatic, 100), HasSubstr("vocabulary of 256"));
   const Dataset tiny = Dataset::open(write("tiny.txt", "abcd"), TokenFormat::automatic, 256);
   EXPECT_THAT(error_of([&] { tiny.require(4); }), HasSubstr("4 tokens are too few"));
