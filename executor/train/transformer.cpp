@@ -230,25 +230,28 @@ OwnedTensor Transformer::layer(int block, const MicroBatch& micro, OwnedTensor i
   return output;
 }
 
+OwnedTensor Transformer::row_product_backward(int block, int place, Role weight, Role bias,
+                                              const MicroBatch& micro, Tensor gradient, Tensor x) {
+  OwnedTensor dropped, gathered;
+  if (settings_.dropout > 0) {
+    dropped = rank_.arena.matrix(gradient.type, gradient.rows, gradient.cols, MemoryCategory::workspace);
+    rank_.backend.dropout(dropped.tensor, gradient, dropout_key(block, place, micro));
+    gradient = dropped.tensor;
+  }
+  if (store_.has(block, bias)) rank_.backend.add_column_sums(store_.added_gradient(block, bias), gradient);
+  const Tensor all = all_rows(gradient, gathered);
+  weight_gradient(block, weight, all, x);
+  OwnedTensor dx = activation(all.rows, x.cols, MemoryCategory::workspace);
+  rank_.backend.matmul(dx.tensor, all, false, store_.weight(block, weight), false, 0);
+  return dx;
+}
+
 void Transformer::mlp_half_backward(int block, const MicroBatch& micro, OwnedTensor& gradient,
                                     LayerActivations& kept) {
   Backend& backend = rank_.backend;
-  OwnedTensor dropped;
-  Tensor d_out = gradient.tensor;
-  if (settings_.dropout > 0) {
-    dropped = rank_.arena.matrix(d_out.type, d_out.rows, d_out.cols, MemoryCategory::workspace);
-    backend.dropout(dropped.tensor, d_out, dropout_key(block, kPlaceMlp, micro));
-    d_out = dropped.tensor;
-  }
-  if (store_.has(block, Role::down_bias))
-    backend.add_column_sums(store_.added_gradient(block, Role::down_bias), d_out);
-  OwnedTensor gathered;
-  const Tensor d_all = all_rows(d_out, gathered);
-  weight_gradient(block, Role::down_weight, d_all, kept.activated.tensor);
-  OwnedTensor d_activated = activation(d_all.rows, kept.activated.tensor.cols, MemoryCategory::workspace);
-  backend.matmul(d_activated.tensor, d_all, false, store_.weight(block, Role::down_weight), false, 0);
+  OwnedTensor d_activated = row_product_backward(block, kPlaceMlp, Role::down_weight, Role::down_bias, micro,
+                                                 gradient.tensor, kept.activated.tensor);
   kept.activated.reset();
-  gathered.reset();
   // The gradient takes the place of the product.
   backend.activation_backward(rank_.model.activation, rank_.model.gated_mlp, kept.up.tensor,
                               d_activated.tensor, kept.up.tensor);
@@ -273,22 +276,9 @@ void Transformer::mlp_half_backward(int block, const MicroBatch& micro, OwnedTen
 void Transformer::attention_half_backward(int block, const MicroBatch& micro, OwnedTensor& gradient,
                                           LayerActivations& kept) {
   Backend& backend = rank_.backend;
-  OwnedTensor dropped;
-  Tensor d_out = gradient.tensor;
-  if (settings_.dropout > 0) {
-    dropped = rank_.arena.matrix(d_out.type, d_out.rows, d_out.cols, MemoryCategory::workspace);
-    backend.dropout(dropped.tensor, d_out, dropout_key(block, kPlaceAttention, micro));
-    d_out = dropped.tensor;
-  }
-  if (store_.has(block, Role::out_bias))
-    backend.add_column_sums(store_.added_gradient(block, Role::out_bias), d_out);
-  OwnedTensor gathered;
-  const Tensor d_all = all_rows(d_out, gathered);
-  weight_gradient(block, Role::out_weight, d_all, kept.context.tensor);
-  OwnedTensor d_context = activation(d_all.rows, kept.context.tensor.cols, MemoryCategory::workspace);
-  backend.matmul(d_context.tensor, d_all, false, store_.weight(block, Role::out_weight), false, 0);
-  gathered.reset();
-  OwnedTensor d_qkv = activation(d_all.rows, kept.qkv.tensor.cols, MemoryCategory::workspace);
+  OwnedTensor d_context = row_product_backward(block, kPlaceAttention, Role::out_weight, Role::out_bias,
+                                               micro, gradient.tensor, kept.context.tensor);
+  OwnedTensor d_qkv = activation(kept.qkv.tensor.rows, kept.qkv.tensor.cols, MemoryCategory::workspace);
   const AttentionArguments a = attention_arguments(block, micro, kept.qkv.tensor, kept.lse.tensor);
   const AttentionArguments d = attention_arguments(block, micro, d_qkv.tensor, {});
   backend.attention_backward(d.q, d.k, d.v, kept.context.tensor, d_context.tensor, a);
@@ -300,7 +290,7 @@ void Transformer::attention_half_backward(int block, const MicroBatch& micro, Ow
   if (rank_.model.qk_norm) queries_keys_backward(block, d_qkv.tensor, kept);
   // The input's gradient sums what every copy of a key head adds; the key's weights need that sum first.
   OwnedTensor d_norm =
-      rank_.arena.matrix(d_qkv.tensor.type, d_all.rows, rank_.model.hidden, MemoryCategory::workspace);
+      rank_.arena.matrix(d_qkv.tensor.type, d_qkv.tensor.rows, rank_.model.hidden, MemoryCategory::workspace);
   backend.matmul(d_norm.tensor, d_qkv.tensor, false, store_.weight(block, Role::qkv_weight), false, 0);
   if (rank_.kv_copies) {
     const Tensor kv = d_qkv.tensor.col_range(d.q.cols, 2 * d.k.cols);

@@ -97,6 +97,9 @@ class Transformer {
   /// residual + dropout(x w^T summed over the tensor ranks + bias)
   [[nodiscard]] OwnedTensor row_product(int block, int place, Role weight, Role bias, const MicroBatch& micro,
                                         Tensor x, Tensor residual);
+  /// Gradient of x (M, in), from that of the sum; gradients of weight and bias are added.
+  [[nodiscard]] OwnedTensor row_product_backward(int block, int place, Role weight, Role bias,
+                                                 const MicroBatch& micro, Tensor gradient, Tensor x);
   /// All rows of a tensor whose rows may be split; the tensor itself where they are not.
   [[nodiscard]] Tensor all_rows(Tensor x, OwnedTensor& gathered);
   /// Sums the partial gradient of all rows over the tensor ranks, and splits rows where they are split.
