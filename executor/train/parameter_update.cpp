@@ -4,7 +4,8 @@
 
 #include "executor/train/parameter_store.hpp"
 
-// What happens to gradients once they are summed: their norm, the update, and the search for what is not finite.
+// What happens to gradients once they are summed: their norm, the update, and the search for what is not
+// finite.
 
 namespace tpplan {
 
