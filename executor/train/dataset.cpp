@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "executor/train/mixing.hpp"
+
 namespace tpplan {
 namespace {
 
@@ -23,12 +25,6 @@ T read_at(std::span<const std::byte> bytes, std::size_t at) {
   T value{};
   std::memcpy(&value, bytes.data() + at, sizeof(T));
   return value;
-}
-
-std::uint64_t mixed(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
 }
 
 }  // namespace

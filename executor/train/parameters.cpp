@@ -9,9 +9,6 @@
 namespace tpplan {
 namespace {
 
-/// Rows whose length is a multiple of a page make products miss the caches: a line is added.
-std::int64_t padded_stride(std::int64_t cols) { return cols >= 1024 && cols % 512 == 0 ? cols + 16 : cols; }
-
 /// Builds the parameters of one block.
 class Inventory {
  public:

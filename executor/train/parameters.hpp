@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/backend/tensor.hpp"
 #include "simulator/model/model_spec.hpp"
 #include "simulator/plan/parallel_plan.hpp"
 

@@ -4,14 +4,10 @@
 #include <fmt/format.h>
 #include <numbers>
 
+#include "executor/train/mixing.hpp"
+
 namespace tpplan {
 namespace {
-
-std::uint64_t mixed(std::uint64_t z) {  // finaliser of splitmix64
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
 
 /// FNV-1a, the same on every machine.
 std::uint64_t hash_of(const std::string& text) {

@@ -19,9 +19,7 @@ std::int64_t Transformer::boundary_rows(int samples) const {
 }
 
 OwnedTensor Transformer::activation(std::int64_t rows, std::int64_t cols, MemoryCategory category) {
-  // A stride of whole pages makes products miss the caches, as with weights.
-  const std::int64_t stride = cols >= 1024 && cols % 512 == 0 ? cols + 16 : cols;
-  return rank_.arena.matrix(dtype_of(rank_.plan.precision), rows, cols, category, stride);
+  return rank_.arena.matrix(dtype_of(rank_.plan.precision), rows, cols, category, padded_stride(cols));
 }
 
 DropoutKey Transformer::dropout_key(int block, int place, const MicroBatch& micro) const {

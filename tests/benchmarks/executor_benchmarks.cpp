@@ -30,8 +30,6 @@ OwnedTensor filled(Backend& backend, Arena& arena, DType type, std::int64_t rows
   return x;
 }
 
-std::int64_t stride_of(std::int64_t cols) { return cols >= 1024 && cols % 512 == 0 ? cols + 16 : cols; }
-
 /// Seconds of the products of one step: forward, input gradient and weight gradient of every linear layer,
 /// each with operands of its own, and one pass of AdamW over the parameters.
 double floor_of(const ModelSpec& m, std::int64_t tokens, DType type) {
@@ -42,11 +40,11 @@ double floor_of(const ModelSpec& m, std::int64_t tokens, DType type) {
       {m.hidden, 3 * m.hidden}, {m.hidden, m.hidden}, {m.hidden, m.ffn}, {m.ffn, m.hidden}};
   const auto linear = [&](std::int64_t in, std::int64_t out, int layers) {
     std::vector<OwnedTensor> w, dw;
-    const OwnedTensor x = filled(*backend, arena, type, tokens, in, stride_of(in));
-    const OwnedTensor y = filled(*backend, arena, type, tokens, out, stride_of(out));
+    const OwnedTensor x = filled(*backend, arena, type, tokens, in, padded_stride(in));
+    const OwnedTensor y = filled(*backend, arena, type, tokens, out, padded_stride(out));
     for (int i = 0; i < layers; ++i) {
-      w.push_back(filled(*backend, arena, type, out, in, stride_of(in)));
-      dw.push_back(filled(*backend, arena, DType::f32, out, in, stride_of(in)));
+      w.push_back(filled(*backend, arena, type, out, in, padded_stride(in)));
+      dw.push_back(filled(*backend, arena, DType::f32, out, in, padded_stride(in)));
     }
     double best = 1e300;
     for (int repeat = 0; repeat < 3; ++repeat) {
