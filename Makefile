@@ -32,7 +32,7 @@ test: build
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --label-exclude 'slow|bench'
 
 slow: build
-	ctest --test-dir $(BUILD) --output-on-failure --label-regex slow
+	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --label-regex slow
 
 bench: build
 	$(BUILD)/tests/planner_benchmarks

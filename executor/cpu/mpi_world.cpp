@@ -1,10 +1,12 @@
 #include "executor/cpu/mpi_world.hpp"
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
+#include <fstream>
 #include <mpi.h>
 #include <vector>
 
@@ -184,11 +186,19 @@ class MpiCommunicator final : public Communicator {
   std::vector<std::byte> staging_;
 };
 
+/// The same for all processes under one kernel, in whatever container.
+std::uint64_t machine_identity() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  in >> text;
+  return std::hash<std::string>{}(text);
+}
+
 }  // namespace
 
 struct MpiWorld::State {
   SumOperations sums;
-  int rank = 0, ranks = 1, on_host = 1, place = 0;
+  int rank = 0, ranks = 1, on_host = 1, on_machine = 1;
 };
 
 MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {
@@ -207,9 +217,12 @@ MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {
   MPI_Comm host = MPI_COMM_NULL;
   check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
         "ranks of this host");
-  check(MPI_Comm_rank(host, &state_->place), "rank");
   check(MPI_Comm_size(host, &state_->on_host), "size");
   MPI_Comm_free(&host);
+  const std::uint64_t own = machine_identity();
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(state_->ranks));
+  check(MPI_Allgather(&own, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD), "all machines");
+  state_->on_machine = static_cast<int>(std::count(all.begin(), all.end(), own));
 }
 
 MpiWorld::~MpiWorld() {
@@ -221,7 +234,7 @@ MpiWorld::~MpiWorld() {
 int MpiWorld::rank() const { return state_->rank; }
 int MpiWorld::ranks() const { return state_->ranks; }
 int MpiWorld::ranks_on_host() const { return state_->on_host; }
-int MpiWorld::place_on_host() const { return state_->place; }
+int MpiWorld::ranks_on_machine() const { return state_->on_machine; }
 
 std::string MpiWorld::library() const {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};

@@ -20,9 +20,10 @@ class MpiWorld {
   [[nodiscard]] int ranks() const;
   /// "Open MPI v4.1.4"
   [[nodiscard]] std::string library() const;
-  /// Ranks on this host, and this rank's place among them.
+  /// Ranks on this host.
   [[nodiscard]] int ranks_on_host() const;
-  [[nodiscard]] int place_on_host() const;
+  /// Ranks that run on the same kernel: those of other containers of this machine too.
+  [[nodiscard]] int ranks_on_machine() const;
   [[nodiscard]] std::unique_ptr<Communicator> connect(OperationBoard& board);
   /// Ends all ranks of the job with this exit code.
   [[noreturn]] void abort(int code);

@@ -16,7 +16,7 @@ MpiWorld::~MpiWorld() = default;
 int MpiWorld::rank() const { return 0; }
 int MpiWorld::ranks() const { return 1; }
 int MpiWorld::ranks_on_host() const { return 1; }
-int MpiWorld::place_on_host() const { return 0; }
+int MpiWorld::ranks_on_machine() const { return 1; }
 std::string MpiWorld::library() const { return {}; }
 std::unique_ptr<Communicator> MpiWorld::connect(OperationBoard&) { return nullptr; }
 void MpiWorld::abort(int code) { std::_Exit(code); }

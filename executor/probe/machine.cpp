@@ -31,4 +31,16 @@ Machine detect_machine() {
   return machine;
 }
 
+Environment environment_of(const Machine& machine, const RankHost& host, int ranks,
+                           const std::string& backend) {
+  return {.cpu = machine.cpu,
+          .cores = machine.cores,
+          .backend = backend,
+          .transport = host.transport,
+          .version = TPPLAN_VERSION,
+          .ranks = ranks,
+          .threads = host.threads,
+          .hosts = std::max(1, ranks / host.ranks_on_host)};
+}
+
 }  // namespace tpplan

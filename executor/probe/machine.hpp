@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "simulator/calibration/measurement.hpp"
 #include "simulator/units/units.hpp"
 
 namespace tpplan {
@@ -10,7 +11,8 @@ namespace tpplan {
 struct RankHost {
   int threads = 1;
   int ranks_on_host = 1;
-  std::string transport;  // "threads", "Open MPI v4.1.4"
+  int ranks_on_machine = 1;  // more than on the host where hosts are containers of one machine
+  std::string transport;     // "threads", "Open MPI v4.1.4"
 };
 
 /// What hwloc tells of this host.
@@ -20,5 +22,9 @@ struct Machine {
   Bytes memory;     // of the host
 };
 [[nodiscard]] Machine detect_machine();
+
+/// What measurements of `ranks` ranks like this one are headed with.
+[[nodiscard]] Environment environment_of(const Machine& machine, const RankHost& host, int ranks,
+                                         const std::string& backend);
 
 }  // namespace tpplan

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fmt/format.h>
 #include <functional>
 #include <memory>
 #include <set>
@@ -10,6 +11,7 @@
 #include "executor/backend/arena.hpp"
 #include "executor/backend/waiting.hpp"
 #include "executor/cpu/cpu_backend.hpp"
+#include "simulator/document/document.hpp"
 #include "simulator/plan/problem.hpp"
 
 namespace tpplan {
@@ -74,19 +76,17 @@ class Prober {
         machine_(detect_machine()),
         backend_(make_cpu_backend(host.threads)),
         arena_(*backend_) {
-    active_ = std::clamp(machine_.cores / host.threads, 1, host.ranks_on_host);
+    active_ = std::clamp(machine_.cores / host.threads, 1, host.ranks_on_machine);
   }
 
   [[nodiscard]] ProbeResult run() {
-    result_.environment = {.cpu = machine_.cpu,
-                           .cores = machine_.cores,
-                           .backend = backend_->name(),
-                           .transport = host_.transport,
-                           .version = TPPLAN_VERSION,
-                           .ranks = world_.size(),
-                           .threads = host_.threads,
-                           .hosts = std::max(1, world_.size() / host_.ranks_on_host)};
+    result_.environment = environment_of(machine_, host_, world_.size(), backend_->name());
+    if (host_.ranks_on_machine < world_.size() && host_.ranks_on_machine * host_.threads > machine_.cores)
+      throw ConfigError(fmt::format(
+          "{} ranks of {} threads are more than the {} cores of a host; give fewer ranks or --rank-threads",
+          host_.ranks_on_machine, host_.threads, machine_.cores));
     result_.ranks_per_host = host_.ranks_on_host;
+    result_.ranks_per_machine = host_.ranks_on_machine;
     result_.memory = machine_.memory;
     kernels();
     collectives();
@@ -108,7 +108,7 @@ class Prober {
   Machine machine_;
   std::unique_ptr<Backend> backend_;
   Arena arena_;
-  int active_ = 1;                       // ranks of the first host that have a core
+  int active_ = 1;                       // ranks of the first machine that have a core
   std::unique_ptr<Communicator> among_;  // them
   ProbeResult result_;
 };

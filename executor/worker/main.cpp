@@ -78,7 +78,8 @@ int run_as_mpi_rank(const TrainingJob& job) {
     const Watchdog watchdog(board, Seconds{job.patience},
                             [&](const OperationBoard::Waiting& waiting) { end_stuck_job(mpi, waiting); });
     const auto world = mpi.connect(board);
-    const RankHost host{threads_of_rank(job, mpi.ranks_on_host()), mpi.ranks_on_host(), mpi.library()};
+    const RankHost host{threads_of_rank(job, mpi.ranks_on_host()), mpi.ranks_on_host(),
+                        mpi.ranks_on_machine(), mpi.library()};
     if (job.task == JobTask::probe)
       probe(job, *world, host);
     else
@@ -93,7 +94,7 @@ int run_as_threads(const TrainingJob& job) {
     const bool probes = job.task == JobTask::probe;
     const std::optional<Workload> work = probes ? std::nullopt : std::optional(read_workload(job));
     const int ranks = probes ? job.ranks : work->plan.world();
-    const RankHost host{threads_of_rank(job, ranks), ranks, "threads"};
+    const RankHost host{threads_of_rank(job, ranks), ranks, ranks, "threads"};
     run_rank_threads(ranks, Seconds{job.patience}, [&](Communicator& world) {
       if (probes)
         probe(job, world, host);

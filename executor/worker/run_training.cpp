@@ -139,19 +139,6 @@ class StepLog {
   std::ofstream csv_;
 };
 
-Environment environment_of(const Workload& work, Communicator& world, const RankHost& host,
-                           const Backend& backend) {
-  const Machine machine = detect_machine();
-  return {.cpu = machine.cpu,
-          .cores = machine.cores,
-          .backend = backend.name(),
-          .transport = host.transport,
-          .version = TPPLAN_VERSION,
-          .ranks = work.plan.world(),
-          .threads = host.threads,
-          .hosts = std::max(1, world.size() / host.ranks_on_host)};
-}
-
 /// Memory of every rank and the balance between them, on rank 0.
 json memory_report_of(const Rank& rank, Communicator& world) {
   std::vector<double> peaks(static_cast<std::size_t>(world.size()));
@@ -241,7 +228,8 @@ void run_training(const Workload& work, Communicator& world, const RankHost& hos
   const json memory = memory_report_of(rank, world);
   world.barrier();
   if (!first) return;
-  if (measured) MeasurementFile::join(folder, environment_of(work, world, host, *rank.backend));
+  if (measured)
+    MeasurementFile::join(folder, environment_of(detect_machine(), host, world.size(), rank.backend->name()));
   const double steps = std::max<double>(1, static_cast<double>(done));
   json report{{"event", "end"},
               {"step", rank.trainer.next_step()},

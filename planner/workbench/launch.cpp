@@ -86,17 +86,18 @@ Launch launch_of(const Settings& settings, int ranks, const fs::path& job) {
     if (slots < ranks)
       throw ConfigError(
           fmt::format("{}: {} slots are too few for {} ranks", settings.hostfile, slots, ranks));
-    add({"--hostfile", settings.hostfile, "--map-by", "slot"});
+    add({"--hostfile", settings.hostfile});
   }
-  const bool shared = ranks > slots || settings.job.threads * ranks > slots;
+  const int threads = std::max(1, settings.job.threads > 0 ? settings.job.threads : slots / ranks);
   // Ranks that share cores must yield while they wait; others are bound, so that no core runs two of them.
-  if (shared)
-    add({"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"});
-  else if (hosts == 1)
-    add({"--map-by",
-         fmt::format("slot:PE={}",
-                     std::max(1, settings.job.threads > 0 ? settings.job.threads : slots / ranks)),
-         "--bind-to", "core"});
+  // How many cores the hosts of a hostfile have is not known here: ranks that deal them out are not bound.
+  const bool shared = settings.hostfile.empty() && ranks * threads > slots;
+  const bool unknown = !settings.hostfile.empty() && settings.job.threads == 0;
+  if (shared) add({"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
+  if (settings.binding == Binding::none || (settings.binding == Binding::automatic && (shared || unknown)))
+    add({"--map-by", "slot", "--bind-to", "none"});
+  else
+    add({"--map-by", fmt::format("slot:PE={}", threads), "--bind-to", "core"});
   // A message in the other direction waits behind a long one unless sends go in pieces.
   add({"--mca", "btl_tcp_flags", "send", worker, job.string()});
   if (::geteuid() == 0) launch.command.insert(launch.command.begin() + 1, "--allow-run-as-root");

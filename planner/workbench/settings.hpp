@@ -12,6 +12,8 @@ namespace tpplan {
 enum class Color { automatic, always, never };
 enum class Launcher { automatic, mpirun, threads };
 inline constexpr std::array<std::string_view, 3> kLauncherNames{"auto", "mpirun", "threads"};
+enum class Binding { automatic, core, none };
+inline constexpr std::array<std::string_view, 3> kBindingNames{"auto", "core", "none"};
 
 /// Everything a user can set, from flags and from the experiment file. Filled through the option table only.
 struct Settings {
@@ -31,6 +33,7 @@ struct Settings {
   TrainingJob job;
   bool has_min_learning_rate = false;
   Launcher launcher = Launcher::automatic;
+  Binding binding = Binding::automatic;
   std::string hostfile;
   bool slurm = false;
   bool dry_run = false;

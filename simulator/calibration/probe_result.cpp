@@ -95,6 +95,7 @@ std::string to_json(const ProbeResult& r) {
                            {"seconds", c.seconds.value()}});
   return json{{"environment", json::parse(to_json_line(r.environment))},
               {"ranks_per_host", r.ranks_per_host},
+              {"ranks_per_machine", r.ranks_per_machine},
               {"memory", r.memory.value()},
               {"memory_bandwidth", r.memory_bandwidth.value()},
               {"kernel_floor", r.kernel_floor.value()},
@@ -113,6 +114,7 @@ ProbeResult read_probe(const std::filesystem::path& file) {
     ProbeResult r;
     r.environment = environment_from_json(all.at("environment").dump());
     r.ranks_per_host = all.at("ranks_per_host").get<int>();
+    r.ranks_per_machine = all.at("ranks_per_machine").get<int>();
     r.memory = Bytes{all.at("memory").get<double>()};
     r.memory_bandwidth = BytesPerSecond{all.at("memory_bandwidth").get<double>()};
     r.kernel_floor = Seconds{all.at("kernel_floor").get<double>()};
@@ -170,7 +172,7 @@ std::string probe_topology(const ProbeResult& r, const std::string& name) {
       "  memory_efficiency: 1\n  multiprocessors: 1\n  kernel_floor: {:.3g} us\n  context: 64 MiB\n  "
       "communicator: 1 MiB\n"
       "  collective_base: 0 us\n",
-      r.memory.value() / ranks, r.memory_bandwidth.value() / 1e9, r.kernel_floor.value() * 1e6);
+      r.memory.value() / r.ranks_per_machine, r.memory_bandwidth.value() / 1e9, r.kernel_floor.value() * 1e6);
   for (const char* key : {"peak", "sustained"}) {
     text += fmt::format("  {}: {{", key);
     bool more = false;
@@ -191,7 +193,6 @@ std::string probe_topology(const ProbeResult& r, const std::string& name) {
         "time: {:.5g} us}}\n",
         a.samples, a.heads, a.head_dim, a.sequence, a.backward, tpplan::name(a.precision),
         a.time.value() * 1e6);
-  // Ranks beyond the cores share them. On an emulated cluster all hosts are this one machine.
   text += fmt::format(
       "node:\n  gpus: {}\n  cpus: 1\n{}  links:\n    - {{from: \"gpu[0-{}]\", to: cpu0, kind: inter-cpu, "
       "bandwidth: {:.4g} GB/s, latency: {:.4g} us, efficiency: 1, label: \"shared memory\"}}\n",
@@ -204,7 +205,7 @@ std::string probe_topology(const ProbeResult& r, const std::string& name) {
         "fabric:\n  kind: fat-tree\n  nic_bandwidth: {:.5g} GB/s\n  efficiency: 1\n  latency: {:.4g} us\n",
         links.network_bandwidth.value() / 1e9, links.network_latency.value() * 1e6);
   }
-  if (r.environment.ranks * r.environment.threads > r.environment.cores)
+  if (r.ranks_per_machine * r.environment.threads > r.environment.cores)
     text +=
         fmt::format("shared_cores: {}\n", static_cast<double>(r.environment.cores) / r.environment.threads);
   return text + fmt::format("nodes: {}\n", hosts);

@@ -24,7 +24,8 @@ inline constexpr std::array<std::string_view, 5> kCollectiveNames{"all_reduce", 
 struct ProbeResult {
   Environment environment;
   int ranks_per_host = 1;
-  Bytes memory;                     // of a host
+  int ranks_per_machine = 1;        // all of them where the hosts are containers of one machine
+  Bytes memory;                     // of a machine
   BytesPerSecond memory_bandwidth;  // of one rank while all that have a core stream
   Seconds kernel_floor;             // of the smallest kernel
   std::vector<MeasuredProduct> products;
