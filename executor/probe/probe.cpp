@@ -13,6 +13,7 @@
 #include "executor/cpu/cpu_backend.hpp"
 #include "simulator/document/document.hpp"
 #include "simulator/plan/problem.hpp"
+#include "simulator/units/median.hpp"
 
 namespace tpplan {
 namespace {
@@ -21,12 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 using Shape = std::array<std::int64_t, 4>;  // m, n, k; 1 for a weight gradient, else 0
@@ -135,7 +130,7 @@ double Prober::timed(const std::function<void(int)>& call) {
     for (int i = 0; i < static_cast<int>(repeats[0]); ++i) call(i);
     batches.push_back(seconds_since(start) / repeats[0]);
   }
-  double sum[] = {median_of(batches)};
+  double sum[] = {median(batches)};
   among_->all_reduce(sum);
   return sum[0] / among_->size();
 }
@@ -271,7 +266,7 @@ void Prober::collective(const GroupShape& shape) {
         more = times.size() < 3 || (times.size() < 30 && seconds_since(begin) < 0.05) ? 1.0F : 0.0F;
         group->broadcast(vector(&more, DType::f32, 1), 0);
       }
-      double slowest[] = {median_of(times)};
+      double slowest[] = {median(times)};
       world_.all_reduce(slowest, ReduceOp::max);
       result_.collectives.push_back(
           {what, shape, Bytes{static_cast<double>(whole * 4)}, Seconds{slowest[0]}});

@@ -80,6 +80,7 @@ void ParameterStore::build_units() {
     const int parts = rank_.data ? stage_buckets(plan, range, stage_parameters(range, counts, plan.pp > 1),
                                                  of_rank, of_rank_buckets)
                                  : blocks;
+    chunk_buckets_.push_back(rank_.data ? parts : 1);
     std::vector<std::vector<std::pair<int, int>>> dealt(static_cast<std::size_t>(parts));
     std::vector<std::pair<int, int>> tied;
     std::vector<int> last_blocks(static_cast<std::size_t>(parts), first);
@@ -261,7 +262,7 @@ void ParameterStore::backward_done(int block, int microbatch, bool reduces) {
   if (!rank_.data || !reduces) return;
   for (const Bucket& bucket : buckets_)
     if (bucket.last_block == block) reduce(bucket, shards_gradients() ? microbatch : -1);
-  reap(2);
+  reap(1);  // one is reduced while the next is filled: RuntimeOptions::double_buffered_reduction
 }
 
 /// Runs on the data lane. What it needs beside the unit is allocated here, on the rank's own thread.

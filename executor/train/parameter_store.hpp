@@ -66,6 +66,8 @@ class ParameterStore {
   [[nodiscard]] const std::vector<BlockParameterList>& blocks() const { return blocks_; }
   /// The first block of a model chunk of this rank.
   [[nodiscard]] int first_block(int chunk) const { return first_blocks_[static_cast<std::size_t>(chunk)]; }
+  /// Gradient buckets of a model chunk, which its blocks are cut into; 1 without a data-parallel group.
+  [[nodiscard]] int buckets(int chunk) const { return chunk_buckets_[static_cast<std::size_t>(chunk)]; }
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] const Parameter& parameter(const Unit& unit, std::size_t index) const;
 
@@ -136,7 +138,7 @@ class ParameterStore {
   Lane* lane_;
   ZeroStage zero_;
   std::vector<BlockParameterList> blocks_;
-  std::vector<int> first_blocks_, stage_of_chunk_;
+  std::vector<int> first_blocks_, stage_of_chunk_, chunk_buckets_;
   std::vector<Unit> units_;
   std::vector<Bucket> buckets_;
   std::vector<std::array<Location, kRoles>> locations_;  // [block][role]

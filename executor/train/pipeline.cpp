@@ -1,6 +1,8 @@
 #include "executor/train/pipeline.hpp"
 
 #include <algorithm>
+#include <fmt/format.h>
+#include <stdexcept>
 
 #include "simulator/plan/buckets.hpp"
 
@@ -11,6 +13,13 @@ constexpr std::size_t kAhead = 2;
 
 int previous(const Communicator& group) { return (group.rank() + group.size() - 1) % group.size(); }
 int next(const Communicator& group) { return (group.rank() + 1) % group.size(); }
+
+/// Of the message that `stage` waits for: ranks that disagree about the order wait for each other and are
+/// found, instead of taking one micro-batch for another. MPI promises tags up to 32767.
+int tag_of(const ParallelPlan& plan, Pass pass, int stage, int microbatch) {
+  constexpr int kTags = 16'000;
+  return 2 * ((microbatch * static_cast<int>(plan.stages.size()) + stage) % kTags) + static_cast<int>(pass);
+}
 
 }  // namespace
 
@@ -40,7 +49,7 @@ void Inbox::ask() {
                    .stage = stage,
                    .microbatch = op.microbatch,
                    .pass = op.pass}));
-    group_.receive(to, from, static_cast<int>(pass_));
+    group_.receive(to, from, tag_of(rank_.plan, pass_, stage, op.microbatch));
   });
   asked_.emplace_back(ticket, std::move(tensor));
 }
@@ -67,7 +76,8 @@ void Outbox::put(OwnedTensor tensor, int stage, int microbatch) {
   const int to = pass_ == Pass::forward ? next(group_) : previous(group_);
   const Lane::Ticket ticket = lane_->submit([this, from = tensor.tensor, task, to] {
     const auto span = rank_.recorder.span(task, Bytes{static_cast<double>(from.bytes())}, 2);
-    group_.send(from, to, static_cast<int>(pass_));
+    group_.send(from, to,
+                tag_of(rank_.plan, pass_, task.stage + (pass_ == Pass::forward ? 1 : -1), task.microbatch));
   });
   sent_.emplace_back(ticket, std::move(tensor));
   while (!sent_.empty() && lane_->done(sent_.front().first)) sent_.pop_front();
@@ -83,15 +93,8 @@ void Outbox::finish_step() {
 /// The running span of one op, and which segment a block belongs to.
 class Pipeline::Segments {
  public:
-  Segments(RankContext& rank, const ScheduledOp& op, int stage, int blocks, bool cut)
-      : rank_(rank), op_(op), stage_(stage), blocks_(blocks), parts_(1) {
-    if (!cut) return;
-    const BlockParameters counts = block_parameters(rank.model, rank.plan.tp);
-    const double of_rank = rank_parameters(rank.plan, counts, rank.at.pp);
-    const Stage& range = rank.plan.stages[static_cast<std::size_t>(stage)];
-    parts_ = stage_buckets(rank.plan, range, stage_parameters(range, counts, rank.plan.pp > 1), of_rank,
-                           rank_buckets(rank.plan.runtime, rank.plan.bucket, of_rank));
-  }
+  Segments(RankContext& rank, const ScheduledOp& op, int stage, int blocks, int parts)
+      : rank_(rank), op_(op), stage_(stage), blocks_(blocks), parts_(parts) {}
   /// Index of the `i`-th block's segment in labels; -1 where there is only one.
   [[nodiscard]] int index(int i) const { return parts_ > 1 ? bucket_of_block(i, blocks_, parts_) : -1; }
   void enter(int i) {
@@ -201,7 +204,8 @@ void Pipeline::forward(const ScheduledOp& op, const MicroBatch& micro) {
   kept.layers.resize(static_cast<std::size_t>(range.layers));
   OwnedTensor x;
   if (!range.embedding) x = incoming(Pass::forward, stage, op.microbatch);
-  Segments segments(rank_, op, stage, blocks, rank_.plan.zero == ZeroStage::weights && rank_.data);
+  const bool cut = rank_.plan.zero == ZeroStage::weights;
+  Segments segments(rank_, op, stage, blocks, cut ? store_.buckets(op.chunk) : 1);
   if (blocks > 0) store_.prefetch(first, gather_task(op, stage, segments.index(0)));
   for (int i = 0; i < blocks; ++i) {
     const int block = first + i;
@@ -229,11 +233,15 @@ void Pipeline::backward(const ScheduledOp& op, const MicroBatch& micro) {
   const int stage = op.chunk * rank_.plan.pp + rank_.at.pp;
   const Stage& range = rank_.plan.stages[static_cast<std::size_t>(stage)];
   const int first = store_.first_block(op.chunk), blocks = stage_blocks(range);
-  InFlight& kept = in_flight_.at({op.chunk, op.microbatch});
+  const auto found = in_flight_.find({op.chunk, op.microbatch});
+  if (found == in_flight_.end())
+    throw std::logic_error(
+        fmt::format("stage {}: the backward of micro-batch {} is before its forward", stage, op.microbatch));
+  InFlight& kept = found->second;
   OwnedTensor gradient;
   if (!range.head) gradient = incoming(Pass::backward, stage, op.microbatch);
-  const bool cut = rank_.data && (reduces(op) || rank_.plan.zero == ZeroStage::weights);
-  Segments segments(rank_, op, stage, blocks, cut);
+  const bool cut = reduces(op) || rank_.plan.zero == ZeroStage::weights;
+  Segments segments(rank_, op, stage, blocks, cut ? store_.buckets(op.chunk) : 1);
   if (blocks > 0) store_.prefetch(first + blocks - 1, gather_task(op, stage, segments.index(0)));
   for (int i = 0; i < blocks; ++i) {
     const int block = first + blocks - 1 - i;
@@ -256,7 +264,7 @@ void Pipeline::backward(const ScheduledOp& op, const MicroBatch& micro) {
     store_.release(block);
     store_.backward_done(block, op.microbatch, reduces(op));
   }
-  in_flight_.erase({op.chunk, op.microbatch});
+  in_flight_.erase(found);
   if (!range.embedding) outgoing(Pass::backward, stage, op.microbatch, std::move(gradient));
 }
 

@@ -187,8 +187,11 @@ int run(const Command& command, const Workbench& workbench) {
       print_report(workbench.compare(settings), settings);
       return kDone;
     case Verb::probe:
-      return supervised(settings, [&](auto, auto watcher) { return workbench.probe(settings, watcher); })
-                     .second
+      return supervised(
+                 settings,
+                 [&](auto stop, auto watcher) {
+                   return workbench.probe(settings, stop, watcher);
+                 }).second
                  ? kInterrupted
                  : kDone;
     case Verb::calibrate:
@@ -235,6 +238,9 @@ int guarded_main(const std::vector<std::string>& arguments) {
       return kDone;
     }
     return run(std::get<Command>(parsed), Workbench(find_data_files(program)));
+  } catch (const Interrupted& error) {
+    fmt::print(stderr, "tpplan: {}\n", error.what());
+    return kInterrupted;
   } catch (const ConfigError& error) {
     fmt::print(stderr, "tpplan: {}\n", error.what());
     return kUserMistake;

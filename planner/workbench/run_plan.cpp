@@ -11,6 +11,7 @@
 #include "planner/workbench/workbench.hpp"
 #include "simulator/cost/analytic_cost_model.hpp"
 #include "simulator/model/model_reader.hpp"
+#include "simulator/units/median.hpp"
 
 namespace tpplan {
 namespace {
@@ -90,9 +91,7 @@ Seconds RunReport::median_step() const {
   // The first step allocates and makes primitives: it is left out where there are others.
   std::vector<Seconds> times;
   for (std::size_t i = steps.size() > 1 ? 1 : 0; i < steps.size(); ++i) times.push_back(steps[i].time);
-  if (times.empty()) return {};
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
+  return median(std::move(times));
 }
 
 bool VerifyReport::agrees() const {
@@ -177,7 +176,7 @@ VerifyReport Workbench::verify(const Settings& settings, const std::stop_token& 
   RunReport ignored;
   const Launch launch = launch_of(own, report.document.plan.world(), file);
   report.how = launch.how;
-  Supervisor(folder, watcher).run(launch, stop, ignored);
+  Supervisor(folder, watcher).run(launch, stop, ignored, Stopping::at_once);
 
   PlanDocument one = report.document;
   one.gpus = 1;
@@ -185,7 +184,7 @@ VerifyReport Workbench::verify(const Settings& settings, const std::stop_token& 
   own.launcher = Launcher::threads;
   job.task = JobTask::verify_one;
   const fs::path file_of_one = write_job(folder, job, model, one, ".one");
-  Supervisor(folder, watcher).run(launch_of(own, 1, file_of_one), stop, ignored);
+  Supervisor(folder, watcher).run(launch_of(own, 1, file_of_one), stop, ignored, Stopping::at_once);
 
   std::ifstream in(folder / "verified.json");
   const nlohmann::json result = nlohmann::json::parse(in);

@@ -83,7 +83,8 @@ std::string Supervisor::missing_text(const Told& told) {
   return text + ". The job was ended; --resume goes on from the last checkpoint";
 }
 
-void Supervisor::run(const Launch& launch, const std::stop_token& stop, RunReport& report) {
+void Supervisor::run(const Launch& launch, const std::stop_token& stop, RunReport& report,
+                     Stopping stopping) {
   const std::filesystem::path stop_file = folder_ / "stop";
   std::filesystem::remove(stop_file);
   Told told;
@@ -118,13 +119,15 @@ void Supervisor::run(const Launch& launch, const std::stop_token& stop, RunRepor
   };
   bool asked = false;
   const auto idle = [&] {
-    if (!stop.stop_requested() || asked) return;
+    if (!stop.stop_requested() || asked || stopping == Stopping::at_once) return;
     asked = true;
     std::ofstream(stop_file) << "stop\n";
     if (watcher_.note) watcher_.note("stopping after this step; once more ends it at once");
   };
-  const ProcessEnd end = run_process(launch.command, take, idle);
+  const ProcessEnd end =
+      run_process(launch.command, take, idle, stopping == Stopping::at_once ? stop : std::stop_token{});
   std::filesystem::remove(stop_file);
+  if (stopping == Stopping::at_once && stop.stop_requested()) throw Interrupted();
   if (end.code == 0) return;
   for (const json& error : told.errors)
     if (error.at("code").get<int>() == 2) throw ConfigError(error.at("text").get<std::string>());

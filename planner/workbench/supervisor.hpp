@@ -7,6 +7,9 @@
 
 namespace tpplan {
 
+/// When ranks that are asked to stop do so.
+enum class Stopping { after_step, at_once };
+
 /// Starts the ranks of a job and turns what they tell into a report.
 class Supervisor {
  public:
@@ -15,8 +18,9 @@ class Supervisor {
 
   /// Returns when all ranks have ended. Throws ConfigError or SystemError with what the ranks told: of a
   /// collective that waits for somebody, which ranks are missing from it. `stop` puts a file named stop into
-  /// the folder, which the ranks see after their step.
-  void run(const Launch& launch, const std::stop_token& stop, RunReport& report);
+  /// the folder, which the ranks see after their step; or it ends them at once, and Interrupted is thrown.
+  void run(const Launch& launch, const std::stop_token& stop, RunReport& report,
+           Stopping stopping = Stopping::after_step);
 
  private:
   struct Told;

@@ -24,7 +24,8 @@ std::string name_or_stem(const Settings& settings, const fs::path& file) {
 
 }  // namespace
 
-ProbeReport Workbench::probe(const Settings& settings, const RunWatcher& watcher) const {
+ProbeReport Workbench::probe(const Settings& settings, const std::stop_token& stop,
+                             const RunWatcher& watcher) const {
   ProbeReport report;
   const fs::path folder = settings.job.output.empty() ? "tpplan-probe" : settings.job.output;
   std::error_code error;
@@ -43,7 +44,7 @@ ProbeReport Workbench::probe(const Settings& settings, const RunWatcher& watcher
   write_file(file, job_to_yaml(job));
   const Launch launch = launch_of(settings, job.ranks, file);
   RunReport ignored;
-  Supervisor(folder, watcher).run(launch, {}, ignored);
+  Supervisor(folder, watcher).run(launch, stop, ignored, Stopping::at_once);
   report.folder = folder.string();
   report.how = launch.how;
   report.result = read_probe(folder / "probe.json");
@@ -103,7 +104,7 @@ TuneReport Workbench::tune(const Settings& settings, const std::stop_token& stop
     Settings probing = settings;
     probing.job.output = (folder / "probe").string();
     probing.output = (folder / "topology.yaml").string();
-    own.topology = probe(probing, watcher).file;
+    own.topology = probe(probing, stop, watcher).file;
   }
   report.topology = own.topology;
   own.search.top = 1000;                        // of which candidates with other degrees are taken

@@ -36,7 +36,8 @@ class Workbench {
   /// Writes Settings::trace when given: both timelines in one.
   [[nodiscard]] CompareReport compare(const Settings& settings) const;
   /// Measures the ranks of this machine, or of the hosts given; writes the topology to Settings::output.
-  [[nodiscard]] ProbeReport probe(const Settings& settings, const RunWatcher& watcher = {}) const;
+  [[nodiscard]] ProbeReport probe(const Settings& settings, const std::stop_token& stop,
+                                  const RunWatcher& watcher = {}) const;
   /// Fits the cost model to runs; writes the calibration to Settings::output.
   [[nodiscard]] CalibrateReport calibrate(const Settings& settings) const;
   /// Probes unless a topology is given, plans, runs the best few plans for some steps, calibrates and plans

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "simulator/calibration/fit.hpp"
+#include "simulator/units/median.hpp"
 
 namespace tpplan {
 namespace {
@@ -12,20 +13,6 @@ namespace {
 constexpr int kRounds = 4;
 constexpr double kPull = 0.05;     // toward the uncalibrated model, of fit_non_negative
 constexpr double kNothing = 1e-6;  // a factor so small that its work takes no time, yet stays in the graph
-
-Seconds median_of(std::vector<Seconds> times) {
-  if (times.empty()) return {};
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
-
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 SimulationReport simulated(const CalibrationRun& run, const Calibration& calibration, bool timeline) {
   Problem problem = run.problem;
@@ -139,11 +126,11 @@ StepSummary summarise(const std::vector<Measurement>& measurements) {
   for (auto& [key, times] : ranks) {
     if (key.second == first) continue;
     const bool computes = streams.at(key.first) == StreamKind::compute;
-    steps[key.first].push_back(computes ? median_of(std::move(times))
+    steps[key.first].push_back(computes ? median(std::move(times))
                                         : *std::min_element(times.begin(), times.end()));
   }
   StepSummary summary;
-  for (auto& [name, times] : steps) summary.by_label[name] = median_of(std::move(times));
+  for (auto& [name, times] : steps) summary.by_label[name] = median(std::move(times));
   std::vector<Seconds> lengths;
   for (auto span = spans.begin(); span != spans.end(); ++span) {
     if (span->first == first) continue;
@@ -153,7 +140,7 @@ StepSummary summarise(const std::vector<Measurement>& measurements) {
                       span->second.first);
   }
   summary.steps = static_cast<int>(lengths.size());
-  summary.step = median_of(std::move(lengths));
+  summary.step = median(std::move(lengths));
   return summary;
 }
 
@@ -190,7 +177,7 @@ Calibration calibrate(const std::vector<CalibrationRun>& runs, const std::string
   std::vector<double> errors;
   for (const CalibrationRun& run : runs)
     errors.push_back(std::abs(simulated(run, calibration, false).step / run.measured.step - 1));
-  calibration.step_error = median_of(std::move(errors));
+  calibration.step_error = median(std::move(errors));
   return calibration;
 }
 

@@ -4,17 +4,12 @@
 #include <cassert>
 #include <cmath>
 
+#include "simulator/units/median.hpp"
+
 namespace tpplan {
 namespace {
 
 constexpr int kRounds = 20;
-
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 /// The best x >= 0 with rows weighted: least squares over every subset of the unknowns, of those whose
 /// solution is non-negative the one with the smallest sum.
@@ -98,7 +93,7 @@ Fit fit_non_negative(const Eigen::MatrixXd& a, const Eigen::VectorXd& y, const E
     for (int round = 0; round < kRounds; ++round) {
       x = best_subset(part, rest, weights);
       const Eigen::VectorXd off = (part * x - rest).head(a.rows()).cwiseAbs();
-      const double deviation = 1.4826 * median_of({off.data(), off.data() + off.size()});
+      const double deviation = 1.4826 * median(std::vector<double>(off.data(), off.data() + off.size()));
       const double limit = std::max(1.5 * deviation, 1e-9);
       for (Eigen::Index r = 0; r < off.size(); ++r) weights[r] = off[r] <= limit ? 1 : limit / off[r];
     }
@@ -106,7 +101,7 @@ Fit fit_non_negative(const Eigen::MatrixXd& a, const Eigen::VectorXd& y, const E
   }
   fit.residuals = a * fit.x - y;
   const Eigen::VectorXd off = fit.residuals.cwiseAbs();
-  fit.median_error = median_of({off.data(), off.data() + off.size()});
+  fit.median_error = median(std::vector<double>(off.data(), off.data() + off.size()));
   return fit;
 }
 

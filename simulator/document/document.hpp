@@ -31,6 +31,12 @@ class SystemError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The user asked to stop before there was a result.
+class Interrupted : public std::runtime_error {
+ public:
+  Interrupted() : std::runtime_error("interrupted") {}
+};
+
 /// Insertions, deletions and substitutions that make `b` of `a` (Levenshtein).
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 

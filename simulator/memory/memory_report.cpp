@@ -169,6 +169,10 @@ MemoryReport memory_report(const Problem& problem, const ParallelPlan& plan, con
     } else if (plan.zero == ZeroStage::gradients && shards > 1) {
       gathered += std::max(plan.bucket, Bytes{blocks.layer * gradient_bytes});
     }
+    // Beside its sum, which is a share of it.
+    if (plan.zero >= ZeroStage::gradients && shards > 1 && run.double_buffered_reduction)
+      gathered +=
+          (1 + 1 / shards) * std::max(zero3 ? Bytes{} : plan.bucket, Bytes{blocks.layer * gradient_bytes});
     if (plan.pp > 1) {
       const double outputs = run.keeps_stage_outputs ? chunks_in_flight(plan, rank) : 0;
       memory.of(MemoryCategory::pipeline_buffers) = (4 + outputs) * layer.boundary;

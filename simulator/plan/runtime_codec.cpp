@@ -23,6 +23,7 @@ void visit_options(Options& o, Visitor visit) {
   visit("reshard_after_forward", o.reshard_after_forward);
   visit("cuda_graphs", o.cuda_graphs);
   visit("keeps_stage_outputs", o.keeps_stage_outputs);
+  visit("double_buffered_reduction", o.double_buffered_reduction);
   visit("p2p_overlap", o.p2p_overlap);
   visit("embedding_weighs_a_layer", o.embedding_weighs_a_layer);
   visit("selective_saves_products", o.selective_saves_products);

@@ -50,9 +50,10 @@ struct RuntimeOptions {
   double optimizer_bytes = 12;        // fp32 master weight and two moments
   double logit_bytes = 6;  // memory per logit at the loss: 16-bit logits and what the loss keeps beside them
   bool keeps_stage_outputs =
-      false;                 // a stage's outputs stay alive until their backward (old pipeline engines)
-  Bytes reduce_buffers;      // flat buffers for reductions beside the gradients (DeepSpeed)
-  bool p2p_overlap = false;  // pipeline transfers hide behind compute
+      false;             // a stage's outputs stay alive until their backward (old pipeline engines)
+  Bytes reduce_buffers;  // flat buffers for reductions beside the gradients (DeepSpeed)
+  bool double_buffered_reduction = false;  // ZeRO 2, 3: a bucket is filled while another is reduced
+  bool p2p_overlap = false;                // pipeline transfers hide behind compute
   bool embedding_weighs_a_layer = false;
   bool selective_saves_products = false;    // torchtitan's per-operator selective recompute
   bool selective_recomputes_cheap = false;  // selective recompute redoes all that no product makes:

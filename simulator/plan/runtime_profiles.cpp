@@ -147,6 +147,7 @@ RuntimeOptions tpplan_executor() {
   o.tp_overlap = TpOverlap::none;
   o.cuda_graphs = true;  // calls of functions, not launches
   o.logit_bytes = 2;
+  o.double_buffered_reduction = true;
   o.p2p_overlap = true;
   o.selective_recomputes_cheap = true;
   o.fixed_per_step = Seconds{0};

@@ -72,6 +72,19 @@ class RunTest(RunCase):
         last = max(self.losses("run"))
         self.assertTrue((self.folder / f"run/checkpoints/step-{last + 1:08}/manifest.json").exists())
 
+    def test_an_interrupt_ends_a_probe_at_once(self):
+        self.write("wide.yaml", MODEL.replace("64", "1024").replace("128", "4096"))  # some minutes of products
+        process = self.start("probe", "--ranks", 2, "--model", "wide.yaml", "--out", "probe", "-o", "here.yaml", *self.launch())
+        for _ in range(200):
+            if self.workers():
+                break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        self.assertEqual((process.returncode, err.strip().splitlines()[-1]), (130, "tpplan: interrupted"))
+        self.assertFalse((self.folder / "here.yaml").exists())
+        self.assertEqual(self.workers(), [])
+
     def test_a_second_interrupt_ends_at_once_and_leaves_no_rank(self):
         process = self.start("run", "plan.yaml", "--steps", 1_000_000, "--out", "run", *self.launch())
         self.wait_for_steps("run", process)
