@@ -38,8 +38,8 @@ class Kernels final : public CpuBackend {
   }
   void norm_backward(NormKind kind, Tensor dx, Tensor residual, Tensor weight_gradient, Tensor bias_gradient,
                      Tensor dy, Tensor x, Tensor statistics, Tensor weight) override {
-    TPPLAN_TYPED(x, norm_input_gradient<T>(kind, dx, residual, dy, x, statistics, weight);
-                 norm_weight_gradient<T>(kind, weight_gradient, bias_gradient, dy, x, statistics));
+    TPPLAN_TYPED(x, norm_rows_backward<T>(kind, dx, weight_gradient, bias_gradient, residual, dy, x,
+                                          statistics, weight));
   }
 
   void activation(ActivationKind kind, bool gated, Tensor y, Tensor x) override {

@@ -12,6 +12,7 @@
 
 #include "executor/backend/host_reduce.hpp"
 #include "executor/backend/waiting.hpp"
+#include "executor/cpu/shared_window.hpp"
 #include "simulator/document/document.hpp"
 
 namespace tpplan {
@@ -28,7 +29,7 @@ void check(int code, const char* what) {
 /// Finishes a request. A background thread polls and sleeps: Open MPI makes no progress by itself, and a
 /// blocking call would spin on a core that computes.
 void finish(MPI_Request request, const char* what) {
-  if (!is_background_thread) return check(MPI_Wait(&request, MPI_STATUS_IGNORE), what);
+  if (!waits_asleep()) return check(MPI_Wait(&request, MPI_STATUS_IGNORE), what);
   Backoff backoff;
   for (int done = 0;;) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
@@ -56,12 +57,58 @@ struct SumOperations {
   MPI_Op bf16 = MPI_OP_NULL, f16 = MPI_OP_NULL;
 };
 
+/// A group that has several members on each of several hosts: sums are taken inside each host first, so that
+/// the network carries each element once and not once for every member.
+struct HostGroups {
+  std::unique_ptr<SharedWindow> inside;
+  MPI_Comm across = MPI_COMM_NULL;  // the members of the same place on their hosts
+
+  HostGroups() = default;
+  HostGroups(const HostGroups&) = delete;
+  HostGroups& operator=(const HostGroups&) = delete;
+  ~HostGroups() {
+    inside.reset();
+    int ended = 0;
+    MPI_Finalized(&ended);
+    if (ended == 0 && across != MPI_COMM_NULL) MPI_Comm_free(&across);
+  }
+
+  /// Nothing unless all hosts have the same number of members, two at least.
+  static std::unique_ptr<HostGroups> open(MPI_Comm comm) {
+    MPI_Comm host = MPI_COMM_NULL;
+    check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "ranks of a host");
+    int place = 0, members[2] = {0, 0};
+    check(MPI_Comm_rank(host, &place), "rank");
+    check(MPI_Comm_size(host, &members[0]), "size");
+    members[1] = -members[0];
+    check(MPI_Allreduce(MPI_IN_PLACE, members, 2, MPI_INT, MPI_MAX, comm), "members of hosts");
+    std::unique_ptr<HostGroups> groups;
+    if (members[0] == -members[1] && members[0] > 1) {
+      groups = std::make_unique<HostGroups>();
+      groups->inside = SharedWindow::open(host);
+      int rank = 0, opened = groups->inside ? 1 : 0;
+      check(MPI_Comm_rank(comm, &rank), "rank");
+      check(MPI_Comm_split(comm, place, rank, &groups->across), "members of one place");
+      check(MPI_Allreduce(MPI_IN_PLACE, &opened, 1, MPI_INT, MPI_MIN, comm), "windows of hosts");
+      if (opened == 0) groups.reset();
+    }
+    MPI_Comm_free(&host);
+    return groups;
+  }
+};
+
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(MPI_Comm comm, const SumOperations& sums, int rank, std::vector<int> members,
                   std::string name, OperationBoard& operations)
-      : Communicator(rank, std::move(members), std::move(name), operations), comm_(comm), sums_(sums) {}
+      : Communicator(rank, std::move(members), std::move(name), operations),
+        comm_(comm),
+        sums_(sums),
+        window_(SharedWindow::open(comm)),
+        hosts_(window_ ? nullptr : HostGroups::open(comm)) {}
   ~MpiCommunicator() override {
+    window_.reset();
+    hosts_.reset();
     int ended = 0;
     MPI_Finalized(&ended);
     if (ended == 0) MPI_Comm_free(&comm_);
@@ -94,25 +141,32 @@ class MpiCommunicator final : public Communicator {
   }
 
   void do_all_reduce(Tensor x, ReduceOp op) override {
+    if (window_) return window_->all_reduce(x, op);
+    if (hosts_) return hosts_->inside->all_reduce(x, op, [&](Tensor part) { sum(part, op, hosts_->across); });
+    sum(x, op, comm_);
+  }
+
+  void sum(Tensor x, ReduceOp op, MPI_Comm comm) const {
     in_pieces(x.count(), [&](std::int64_t first, int count) {
       void* data = x.slice(first, count).data;
-      if (!is_background_thread)
-        return check(MPI_Allreduce(MPI_IN_PLACE, data, count, type_of(x.type), op_of(x.type, op), comm_),
+      if (!waits_asleep())
+        return check(MPI_Allreduce(MPI_IN_PLACE, data, count, type_of(x.type), op_of(x.type, op), comm),
                      "all_reduce");
       MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Iallreduce(MPI_IN_PLACE, data, count, type_of(x.type), op_of(x.type, op), comm_, &request),
+      check(MPI_Iallreduce(MPI_IN_PLACE, data, count, type_of(x.type), op_of(x.type, op), comm, &request),
             "all_reduce");
       finish(request, "all_reduce");
     });
   }
 
   void do_reduce_scatter(Tensor out, Tensor in) override {
+    if (window_) return window_->reduce_scatter(out, in);
     if (out.count() > INT_MAX) throw std::logic_error("a part of more than 2^31 elements");
     // The result goes aside first: it may be a part of the input.
     staging_.resize(static_cast<std::size_t>(out.bytes()));
     const int count = static_cast<int>(out.count());
     MPI_Request request = MPI_REQUEST_NULL;
-    if (!is_background_thread) {
+    if (!waits_asleep()) {
       check(MPI_Reduce_scatter_block(in.data, staging_.data(), count, type_of(in.type),
                                      op_of(in.type, ReduceOp::sum), comm_),
             "reduce_scatter");
@@ -126,11 +180,12 @@ class MpiCommunicator final : public Communicator {
   }
 
   void do_all_gather(Tensor out, Tensor in) override {
+    if (window_) return window_->all_gather(out, in);
     if (in.count() > INT_MAX) throw std::logic_error("a part of more than 2^31 elements");
     const auto* own = out.as<std::byte>() + rank() * in.bytes();
     const void* from = in.data == own ? MPI_IN_PLACE : in.data;
     const int count = static_cast<int>(in.count());
-    if (!is_background_thread)
+    if (!waits_asleep())
       return check(MPI_Allgather(from, count, type_of(in.type), out.data, count, type_of(in.type), comm_),
                    "all_gather");
     MPI_Request request = MPI_REQUEST_NULL;
@@ -140,6 +195,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void do_all_to_all(Tensor out, Tensor in) override {
+    if (window_) return window_->all_to_all(out, in);
     const int count = static_cast<int>(in.count() / size());
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ialltoall(in.data, count, type_of(in.type), out.data, count, type_of(in.type), comm_, &request),
@@ -148,6 +204,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void do_broadcast(Tensor x, int root) override {
+    if (window_) return window_->broadcast(x, root);
     in_pieces(x.count(), [&](std::int64_t first, int count) {
       MPI_Request request = MPI_REQUEST_NULL;
       check(MPI_Ibcast(x.slice(first, count).data, count, type_of(x.type), root, comm_, &request),
@@ -173,17 +230,27 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
-  void do_barrier() override { check(MPI_Barrier(comm_), "barrier"); }
+  void do_barrier() override {
+    if (window_) return window_->barrier();
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(comm_, &request), "barrier");
+    finish(request, "barrier");
+  }
 
   void do_all_reduce_values(std::span<double> values, ReduceOp op) override {
-    check(MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE,
-                        op == ReduceOp::sum ? MPI_SUM : MPI_MAX, comm_),
+    if (window_) return window_->all_reduce(values, op);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE,
+                         op == ReduceOp::sum ? MPI_SUM : MPI_MAX, comm_, &request),
           "all_reduce");
+    finish(request, "all_reduce");
   }
 
   MPI_Comm comm_;
   const SumOperations& sums_;
   std::vector<std::byte> staging_;
+  std::unique_ptr<SharedWindow> window_;  // of a group on one host
+  std::unique_ptr<HostGroups> hosts_;     // of a group on several hosts
 };
 
 /// The same for all processes under one kernel, in whatever container.

@@ -1,19 +1,20 @@
 #include "executor/probe/machine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <hwloc.h>
 #include <memory>
 #include <sched.h>
 #include <unistd.h>
 
 namespace tpplan {
+namespace {
 
-Machine detect_machine() {
+Machine machine_with(const cpu_set_t& usable) {
   Machine machine{.cpu = "unknown CPU"};
   machine.memory =
       Bytes{static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE))};
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) machine.cores = std::max(1, CPU_COUNT(&set));
+  machine.cores = std::max(1, CPU_COUNT(&usable));
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return machine;
   const std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)> owned(topology,
@@ -29,6 +30,27 @@ Machine detect_machine() {
   const int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
   if (cores > 0) machine.cores = std::min(machine.cores, cores);
   return machine;
+}
+
+cpu_set_t own_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof(set), &set);
+  return set;
+}
+
+}  // namespace
+
+Machine detect_machine() { return machine_with(own_cpus()); }
+
+Machine detect_machine(Communicator& world) {
+  cpu_set_t set = own_cpus();
+  std::array<double, CPU_SETSIZE> usable{};
+  for (std::size_t cpu = 0; cpu < usable.size(); ++cpu) usable[cpu] = CPU_ISSET(cpu, &set) ? 1 : 0;
+  world.all_reduce(usable, ReduceOp::max);
+  for (std::size_t cpu = 0; cpu < usable.size(); ++cpu)
+    if (usable[cpu] > 0) CPU_SET(cpu, &set);
+  return machine_with(set);
 }
 
 Environment environment_of(const Machine& machine, const RankHost& host, int ranks,

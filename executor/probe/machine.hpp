@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "executor/backend/communicator.hpp"
 #include "simulator/calibration/measurement.hpp"
 #include "simulator/units/units.hpp"
 
@@ -22,6 +23,8 @@ struct Machine {
   Bytes memory;     // of the host
 };
 [[nodiscard]] Machine detect_machine();
+/// The same, with the cores of all ranks together: each may be bound to its own. All ranks call it.
+[[nodiscard]] Machine detect_machine(Communicator& world);
 
 /// What measurements of `ranks` ranks like this one are headed with.
 [[nodiscard]] Environment environment_of(const Machine& machine, const RankHost& host, int ranks,

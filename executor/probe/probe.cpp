@@ -68,7 +68,7 @@ class Prober {
       : request_(request),
         world_(world),
         host_(host),
-        machine_(detect_machine()),
+        machine_(detect_machine(world)),
         backend_(make_cpu_backend(host.threads)),
         arena_(*backend_) {
     active_ = std::clamp(machine_.cores / host.threads, 1, host.ranks_on_machine);

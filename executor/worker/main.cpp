@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "executor/backend/rank_threads.hpp"
+#include "executor/backend/waiting.hpp"
 #include "executor/cpu/mpi_world.hpp"
 #include "executor/probe/probe.hpp"
 #include "executor/worker/events.hpp"
@@ -72,6 +73,7 @@ void end_stuck_job(MpiWorld& mpi, const OperationBoard::Waiting& waiting) {
 }
 
 int run_as_mpi_rank(const TrainingJob& job) {
+  Backoff::be_precise();
   MpiWorld mpi;
   OperationBoard board;
   const int code = guarded(mpi.rank(), [&] {
@@ -80,6 +82,7 @@ int run_as_mpi_rank(const TrainingJob& job) {
     const auto world = mpi.connect(board);
     const RankHost host{threads_of_rank(job, mpi.ranks_on_host()), mpi.ranks_on_host(),
                         mpi.ranks_on_machine(), mpi.library()};
+    ranks_share_cores = host.ranks_on_machine * host.threads > detect_machine(*world).cores;
     if (job.task == JobTask::probe)
       probe(job, *world, host);
     else

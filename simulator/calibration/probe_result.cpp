@@ -45,8 +45,8 @@ struct LinkFit {
   int count = 0;
 };
 
-/// t = rounds alpha + volume S / beta, in relative errors.
-LinkFit fit_link(const std::vector<MeasuredCollective>& rows) {
+/// t = rounds alpha + volume S / beta, in relative errors. `sharing`: groups whose messages go over one link.
+LinkFit fit_link(const std::vector<MeasuredCollective>& rows, double sharing) {
   LinkFit fit;
   fit.count = static_cast<int>(rows.size());
   if (rows.empty()) return fit;
@@ -54,8 +54,9 @@ LinkFit fit_link(const std::vector<MeasuredCollective>& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Ring ring = ring_of(rows[i].what, rows[i].shape.size);
     const auto r = static_cast<Eigen::Index>(i);
-    a(r, 0) = ring.rounds * 1e-6 / rows[i].seconds.value();                          // alpha in microseconds
-    a(r, 1) = ring.volume * rows[i].bytes.value() * 1e-9 / rows[i].seconds.value();  // 1 / beta in ns a byte
+    a(r, 0) = ring.rounds * 1e-6 / rows[i].seconds.value();  // alpha in microseconds
+    a(r, 1) = sharing * ring.volume * rows[i].bytes.value() * 1e-9 /
+              rows[i].seconds.value();  // 1 / beta in ns a byte
   }
   const Fit found = fit_non_negative(a, Eigen::VectorXd::Ones(a.rows()), Eigen::Vector2d(5, 0.3));
   fit.latency = Seconds{std::max(found.x[0], 1e-3) * 1e-6};
@@ -146,7 +147,7 @@ FittedLinks fit_links(const ProbeResult& result) {
     if (local == c.shape.size) inside.push_back(c);
     if (local == 1) between.push_back(c);
   }
-  const LinkFit local = fit_link(inside), network = fit_link(between);
+  const LinkFit local = fit_link(inside, 1), network = fit_link(between, result.ranks_per_host);
   return {local.latency, network.latency, local.bandwidth, network.bandwidth,
           local.error,   network.error,   local.count,     network.count};
 }
@@ -193,6 +194,11 @@ std::string probe_topology(const ProbeResult& r, const std::string& name) {
         "time: {:.5g} us}}\n",
         a.samples, a.heads, a.head_dim, a.sequence, a.backward, tpplan::name(a.precision),
         a.time.value() * 1e6);
+  text += "  collectives:\n";
+  for (const MeasuredCollective& c : r.collectives)
+    text += fmt::format("    - {{what: {}, size: {}, stride: {}, bytes: {:.0f} B, time: {:.5g} us}}\n",
+                        kCollectiveNames[static_cast<std::size_t>(c.what)], c.shape.size, c.shape.stride,
+                        c.bytes.value(), c.seconds.value() * 1e6);
   text += fmt::format(
       "node:\n  gpus: {}\n  cpus: 1\n{}  links:\n    - {{from: \"gpu[0-{}]\", to: cpu0, kind: inter-cpu, "
       "bandwidth: {:.4g} GB/s, latency: {:.4g} us, efficiency: 1, label: \"shared memory\"}}\n",

@@ -10,16 +10,6 @@
 
 namespace tpplan {
 
-/// One collective among all groups of one shape at once.
-struct MeasuredCollective {
-  Collective what = Collective::all_reduce;
-  GroupShape shape;
-  Bytes bytes;      // of the message, as CostModel::collective counts it
-  Seconds seconds;  // median
-};
-inline constexpr std::array<std::string_view, 5> kCollectiveNames{"all_reduce", "reduce_scatter",
-                                                                  "all_gather", "all_to_all", "send"};
-
 /// What a probe found out about the ranks of a machine or a cluster.
 struct ProbeResult {
   Environment environment;

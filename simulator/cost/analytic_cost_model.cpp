@@ -114,7 +114,28 @@ Seconds AnalyticCostModel::streaming(Bytes bytes, double kernels) const {
   return bytes / (device_.memory_bandwidth * device_.memory_efficiency) + device_.kernel_floor * kernels;
 }
 
+/// The measured time of a collective among groups of this shape: between two sizes along the straight line,
+/// below the smallest its time (latency), beyond the largest at its bandwidth. Nothing where none was
+/// measured.
+std::optional<Seconds> AnalyticCostModel::measured_collective(Collective what, Bytes bytes,
+                                                              const GroupPath& path) const {
+  const MeasuredCollective *below = nullptr, *above = nullptr;
+  for (const MeasuredCollective& m : device_.collectives) {
+    if (m.what != what || m.shape.size != path.size || m.shape.stride != path.stride) continue;
+    if (m.bytes <= bytes && (below == nullptr || m.bytes > below->bytes)) below = &m;
+    if (m.bytes >= bytes && (above == nullptr || m.bytes < above->bytes)) above = &m;
+  }
+  if (below == nullptr && above == nullptr) return std::nullopt;
+  if (below == nullptr) return above->seconds;
+  if (above == nullptr) return below->seconds * (bytes / below->bytes);
+  if (above->bytes == below->bytes) return above->seconds;
+  const double share = (bytes - below->bytes) / (above->bytes - below->bytes);
+  return below->seconds + (above->seconds - below->seconds) * share;
+}
+
 Seconds AnalyticCostModel::collective(Collective what, Bytes bytes, const GroupPath& path) const {
+  if (forced_ == CollectiveAlgorithm::automatic)
+    if (const auto measured = measured_collective(what, bytes, path)) return *measured;
   return collective_time(what, bytes, path, forced_, device_.in_switch_reduction, constants());
 }
 

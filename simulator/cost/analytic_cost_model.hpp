@@ -18,6 +18,9 @@ class AnalyticCostModel final : public CostModel {
   [[nodiscard]] Seconds collective(Collective what, Bytes bytes, const GroupPath& path) const override;
 
  private:
+  [[nodiscard]] std::optional<Seconds> measured_collective(Collective what, Bytes bytes,
+                                                           const GroupPath& path) const;
+
   DeviceSpec device_;
   CollectiveAlgorithm forced_;
 };

@@ -7,7 +7,6 @@
 
 namespace tpplan {
 
-enum class Collective { all_reduce, reduce_scatter, all_gather, all_to_all, send };
 enum class CollectiveAlgorithm { automatic, ring, tree, hierarchical, nvls };
 inline constexpr std::array<std::string_view, 5> kAlgorithmNames{"auto", "ring", "tree", "hierarchical",
                                                                  "nvls"};

@@ -91,6 +91,7 @@ PlanCosts plan_costs(const Problem& problem, const CostModel& model, const Paral
   costs.straggler = 1 + c.straggler_per_doubling * std::log2(static_cast<double>(problem.topology.nodes()));
   costs.overlap_slowdown = c.overlap_slowdown;
   costs.shared_cores = problem.topology.shared_cores;
+  costs.reductions_compute = paths.replicas.nodes == 1;
   costs.fixed = run.fixed_per_step;
   costs.gradient_bytes = run.reduce_bytes;
   costs.reduces_overlap = run.dp_overlap == DpOverlap::backward;

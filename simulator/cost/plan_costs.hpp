@@ -81,8 +81,9 @@ struct PlanCosts {
   Seconds fixed;                   // data, logging
   double gradient_bytes = 4;       // of an element as reduced
   double overlap_slowdown = 0;
-  double shared_cores = 0;  // Topology::shared_cores
-  double straggler = 1;     // all compute is this much slower
+  double shared_cores = 0;         // Topology::shared_cores
+  bool reductions_compute = true;  // data-parallel sums are taken in one node, by its cores
+  double straggler = 1;            // all compute is this much slower
 };
 
 /// The groups of one layout on the topology. They do not depend on batch, ZeRO or recompute; callers keep

@@ -60,6 +60,7 @@ class EventLoop {
         tasks_(graph.tasks()),
         slowdown_(1 + contention.slowdown),
         cores_per_device_(contention.shared_cores / contention.ranks_of_device),
+        reductions_compute_(contention.reductions_compute),
         queues_(
             streams(), tasks_.size(), [&](std::size_t i) { return stream_of(tasks_[i]); },
             [](std::size_t i) { return static_cast<Id>(i); }),
@@ -128,8 +129,8 @@ class EventLoop {
 
   /// Where cores are shared, a collective beside the computation adds its numbers on one of them too.
   [[nodiscard]] bool needs_core(std::size_t stream) const {
-    return cores_per_device_ > 0 &&
-           (kind_of(stream) == StreamKind::compute || kind_of(stream) == StreamKind::dp);
+    return cores_per_device_ > 0 && (kind_of(stream) == StreamKind::compute ||
+                                     (reductions_compute_ && kind_of(stream) == StreamKind::dp));
   }
 
   /// `change` tasks more need a core from now on: all the others go on at their new share of the cores.
@@ -169,7 +170,8 @@ class EventLoop {
   const TaskGraph& graph_;
   const std::vector<Task>& tasks_;
   double slowdown_;
-  double cores_per_device_;            // of those that are shared; 0: none are
+  double cores_per_device_;  // of those that are shared; 0: none are
+  bool reductions_compute_;
   double speed_ = 1;                   // of tasks on those, by their share
   int computing_ = 0;                  // tasks that need one and run
   Rows queues_;                        // tasks by stream, in order

@@ -35,7 +35,7 @@ Seconds exposed_data_parallel(const TaskGraph& graph, const Timeline& timeline, 
 }
 
 Contention contention_of(const ParallelPlan& plan, const PlanCosts& costs) {
-  return {costs.overlap_slowdown, costs.shared_cores, plan.world() / plan.pp};
+  return {costs.overlap_slowdown, costs.shared_cores, plan.world() / plan.pp, costs.reductions_compute};
 }
 
 /// FLOPs that recomputation repeats over the model's own, by the same convention as model_flops_per_token.

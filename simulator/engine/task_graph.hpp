@@ -76,6 +76,7 @@ struct Contention {
   /// these are more than the cores, all go on at cores / ranks of their speed (processor sharing).
   double shared_cores = 0;
   int ranks_of_device = 1;
+  bool reductions_compute = true;  // false: they go over a network, which they wait for
 };
 
 /// Deterministic discrete-event simulation: events in order of time, ties by task id. Asserts that the graph

@@ -57,6 +57,22 @@ void read_attentions(const Value& value, DeviceSpec& device) {
   }
 }
 
+/// - {what: all_reduce, size: 4, stride: 1, bytes: 524288 B, time: 900 us}
+void read_collectives(const Value& value, DeviceSpec& device) {
+  device.collectives.clear();
+  for (const Value& entry : value.list()) {
+    MapReader map = entry.map();
+    MeasuredCollective measured;
+    measured.what = map.required("what").choice<Collective>(kCollectiveNames);
+    measured.shape.size = static_cast<int>(map.required("size").integer(2, 1 << 20));
+    measured.shape.stride = static_cast<int>(map.required("stride").integer(1, 1 << 20));
+    measured.bytes = map.required("bytes").bytes();
+    measured.seconds = map.required("time").seconds();
+    map.finish();
+    device.collectives.push_back(measured);
+  }
+}
+
 void read_nvlink(const Value& value, DeviceSpec& device) {
   MapReader map = value.map();
   device.nvlink_bandwidth = link_rate(map.required("bandwidth"));
@@ -86,6 +102,7 @@ DeviceSpec device_from(const Value& value, const std::optional<DeviceSpec>& base
   if (const auto rates = map.optional("attention")) read_attention(*rates, device);
   if (const auto products = map.optional("products")) read_products(*products, device);
   if (const auto times = map.optional("attentions")) read_attentions(*times, device);
+  if (const auto times = map.optional("collectives")) read_collectives(*times, device);
   if (const auto launch = map.optional("collective_base")) device.collective_base = launch->seconds();
   if (const auto floor = map.optional("kernel_floor")) device.kernel_floor = link_latency(*floor);
   if (const auto context = map.optional("context")) device.context = capacity(*context);

@@ -230,6 +230,7 @@ Topology with_gpus(Topology topology, int gpus) {
 GroupPath group_path(const Topology& topology, GroupShape shape) {
   GroupPath path;
   path.size = shape.size;
+  path.stride = shape.stride;
   if (shape.size <= 1) return path;
   path.local = local_ranks(topology, shape);
   path.nodes = shape.size / path.local;

@@ -36,6 +36,25 @@ struct MeasuredAttentionRate {
   Seconds time;
 };
 
+enum class Collective { all_reduce, reduce_scatter, all_gather, all_to_all, send };
+inline constexpr std::array<std::string_view, 5> kCollectiveNames{"all_reduce", "reduce_scatter",
+                                                                  "all_gather", "all_to_all", "send"};
+
+/// The size of a group and how its ranks lie: rank i of the group is base + i * stride in the global order.
+struct GroupShape {
+  int size = 1;
+  int stride = 1;
+  auto operator<=>(const GroupShape&) const = default;
+};
+
+/// The time of one collective among all groups of one shape at once.
+struct MeasuredCollective {
+  Collective what = Collective::all_reduce;
+  GroupShape shape;
+  Bytes bytes;      // of the message, as CostModel::collective counts it
+  Seconds seconds;  // median
+};
+
 /// An accelerator. Every number is the device's own; sources stand in its file under topologies/devices.
 struct DeviceSpec {
   std::string name;
@@ -51,7 +70,9 @@ struct DeviceSpec {
       attention{};  // fused attention forward: flash1, flash2, flash3 class; 0: not available
   std::vector<MeasuredProduct> products;  // rates of matrix products as measured; empty: by tiles and peak
   std::vector<MeasuredAttentionRate>
-      attentions;                          // times of fused attention as measured; empty: by `attention`
+      attentions;  // times of fused attention as measured; empty: by `attention`
+  std::vector<MeasuredCollective>
+      collectives;  // among the cluster's ranks as measured; other groups: by the links
   std::optional<Seconds> collective_base;  // launch and skew of a collective; none: the cost model's constant
   bool in_switch_reduction = false;        // NVLink SHARP: NVSwitch of the third generation and later
   Seconds kernel_floor = microseconds(4);  // shortest kernel, back to back
@@ -101,16 +122,10 @@ struct Fabric {
   int nodes_per_leaf = 0;              // nodes under one leaf (or rail group); 0: all
 };
 
-/// The size of a group and how its ranks lie: rank i of the group is base + i * stride in the global order.
-struct GroupShape {
-  int size = 1;
-  int stride = 1;
-  auto operator<=>(const GroupShape&) const = default;
-};
-
 /// What a collective over one group sees when all groups of the same shape run at the same time.
 struct GroupPath {
   int size = 1;
+  int stride = 0;                  // of its shape; 0: a pair of pipeline ranks
   int local = 1;                   // ranks of the group in one node, the same for every node and group
   int nodes = 1;                   // size / local
   BytesPerSecond local_bandwidth;  // busbw that `local` ranks reach among themselves, efficiency included

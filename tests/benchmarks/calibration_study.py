@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How well calibrated predictions hold for plans that were not used for the fit: the figures of docs/calibration.md.
 
-Usage: calibration_study.py TPPLAN FOLDER [--model FILE] [--rounds N] [--steps N] [--launch COMMAND ...]
+Usage: calibration_study.py TPPLAN FOLDER [--rounds N] [--steps N] [--hostfile FILE]
 Probes four ranks, runs at least twelve plans over all degrees of four ranks, interleaved and several times, fits the
 calibration to every other plan and predicts the rest. Prints errors beside the run-to-run spread, and the regret of the
 plan that would have been chosen: its measured time over the best measured, minus one.
@@ -9,6 +9,7 @@ plan that would have been chosen: its measured time over the best measured, minu
 import argparse
 import itertools
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -40,13 +41,13 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--hostfile")
+    parser.add_argument("--hostfile", default=os.environ.get("LAB_HOSTFILE"), help="of a lab, whose hosts share this machine's cores")
     parser.add_argument("--max-tp", default="4")
     options = parser.parse_args()
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.yaml").write_text(MODEL)
-    launch = ["--rank-threads", "1"] + (["--hostfile", options.hostfile] if options.hostfile else [])
+    launch = ["--rank-threads", "1"] + (["--hostfile", options.hostfile, "--bind", "none"] if options.hostfile else [])
 
     def tpplan(*arguments):
         done = subprocess.run([options.tpplan, *map(str, arguments), "--json"], capture_output=True, text=True)

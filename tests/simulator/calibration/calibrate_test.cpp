@@ -194,6 +194,7 @@ TEST(Probe, LinksOfASyntheticMachineAreFoundAndItsTopologyIsRead) {
   ProbeResult r;
   r.environment = {"a CPU", 2, "cpu-v4", "Open MPI", "0.1.0", 4, 1, 2};
   r.ranks_per_host = 2;
+  r.ranks_per_machine = 4;  // the hosts are containers of one machine
   r.memory = gibibytes(8);
   r.memory_bandwidth = BytesPerSecond{2e10};
   r.kernel_floor = microseconds(1);
@@ -211,7 +212,7 @@ TEST(Probe, LinksOfASyntheticMachineAreFoundAndItsTopologyIsRead) {
   EXPECT_NEAR(links.local_latency.value(), 3e-6, 3e-8);
   EXPECT_NEAR(links.local_bandwidth.value(), 4e9, 4e7);
   EXPECT_NEAR(links.network_latency.value(), 50e-6, 5e-7);
-  EXPECT_NEAR(links.network_bandwidth.value(), 1e8, 1e6);
+  EXPECT_NEAR(links.network_bandwidth.value(), 2e8, 2e6);  // two groups share it
 
   const ProbeResult again = read_probe(file_of("probe.json", to_json(r)));
   EXPECT_EQ(to_json(again), to_json(r));
@@ -220,6 +221,17 @@ TEST(Probe, LinksOfASyntheticMachineAreFoundAndItsTopologyIsRead) {
   EXPECT_EQ(topology.nodes(), 2);
   EXPECT_EQ(topology.shared_cores, 2);
   const AnalyticCostModel model(topology.device);
+  // Measured collectives count where the shape was measured, along a line between sizes.
+  const GroupPath pair = group_path(topology, {2, 2});
+  const auto expect_time = [&](double bytes, double seconds) {  // the file has five digits
+    EXPECT_NEAR(model.collective(Collective::all_reduce, Bytes{bytes}, pair).value(), seconds,
+                1e-4 * seconds);
+  };
+  expect_time(65536, 2 * 50e-6 + 65536 / 1e8);
+  expect_time(500000, 2 * 50e-6 + 5e5 / 1e8);
+  expect_time(1, 2 * 50e-6 + 4096 / 1e8);
+  expect_time(2097152, 2 * (2 * 50e-6 + 1048576 / 1e8));
+  EXPECT_GT(model.collective(Collective::all_gather, Bytes{65536}, pair).value(), 0);  // by the links
   const Seconds measured = model.product({.m = 128, .n = 256, .k = 512, .precision = Precision::fp32});
   EXPECT_NEAR(measured.value(), 2.0 * 128 * 256 * 512 / 1e11 + 1e-6, 1e-9);
   EXPECT_NEAR(

@@ -143,5 +143,13 @@ TEST(EventLoop, RanksThatShareCoresGoOnAtTheirShare) {
   EXPECT_EQ(simulate(graph, {.shared_cores = 4, .ranks_of_device = 2}).makespan, Seconds{3});
 }
 
+TEST(EventLoop, ASumOverANetworkLeavesTheCoresToComputation) {
+  TaskGraph graph(1);
+  (void)graph.add({.duration = Seconds{2}});
+  (void)graph.add({.stream = StreamKind::dp, .duration = Seconds{2}});
+  EXPECT_EQ(simulate(graph, {.shared_cores = 1}).makespan, Seconds{4});
+  EXPECT_EQ(simulate(graph, {.shared_cores = 1, .reductions_compute = false}).makespan, Seconds{2});
+}
+
 }  // namespace
 }  // namespace tpplan
