@@ -53,6 +53,9 @@ void in_pieces(std::int64_t count, F f) {
     f(first, static_cast<int>(std::min(kMost, count - first)));
 }
 
+/// Bytes of a message that is summed by its receivers.
+constexpr std::int64_t kPiece = 4 << 20;
+
 struct SumOperations {
   MPI_Op bf16 = MPI_OP_NULL, f16 = MPI_OP_NULL;
 };
@@ -161,22 +164,28 @@ class MpiCommunicator final : public Communicator {
 
   void do_reduce_scatter(Tensor out, Tensor in) override {
     if (window_) return window_->reduce_scatter(out, in);
-    if (out.count() > INT_MAX) throw std::logic_error("a part of more than 2^31 elements");
-    // The result goes aside first: it may be a part of the input.
-    staging_.resize(static_cast<std::size_t>(out.bytes()));
-    const int count = static_cast<int>(out.count());
-    MPI_Request request = MPI_REQUEST_NULL;
-    if (!waits_asleep()) {
-      check(MPI_Reduce_scatter_block(in.data, staging_.data(), count, type_of(in.type),
-                                     op_of(in.type, ReduceOp::sum), comm_),
-            "reduce_scatter");
-    } else {
-      check(MPI_Ireduce_scatter_block(in.data, staging_.data(), count, type_of(in.type),
-                                      op_of(in.type, ReduceOp::sum), comm_, &request),
+    // Everybody sends each its part and sums what it gets: half the traffic of the library's reduction that
+    // is followed by a scatter. In pieces, packed aside, as the result may be a part of the input.
+    const std::int64_t element = element_size(in.type), most = kPiece / element / size();
+    staging_.resize(static_cast<std::size_t>(2 * kPiece));
+    for (std::int64_t first = 0; first < out.count(); first += most) {
+      const std::int64_t count = std::min(most, out.count() - first), bytes = count * element;
+      std::byte* const received = staging_.data() + kPiece;
+      std::vector<void*> parts;
+      for (int member = 0; member < size(); ++member) {
+        std::memcpy(staging_.data() + member * bytes,
+                    in.as<std::byte>() + (member * out.count() + first) * element,
+                    static_cast<std::size_t>(bytes));
+        parts.push_back(received + member * bytes);
+      }
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Ialltoall(staging_.data(), static_cast<int>(count), type_of(in.type), received,
+                          static_cast<int>(count), type_of(in.type), comm_, &request),
             "reduce_scatter");
       finish(request, "reduce_scatter");
+      void* const own[] = {out.as<std::byte>() + first * element};
+      reduce_elements(own, parts, in.type, ReduceOp::sum, 0, count);
     }
-    std::memcpy(out.data, staging_.data(), staging_.size());
   }
 
   void do_all_gather(Tensor out, Tensor in) override {

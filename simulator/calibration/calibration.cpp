@@ -13,9 +13,13 @@ KernelConstants with_calibration(KernelConstants constants, const Calibration& c
   const double streaming = calibration.factors[static_cast<std::size_t>(Factor::streaming)];
   const double optimizer = calibration.factors[static_cast<std::size_t>(Factor::optimizer)];
   if (streaming > 0) constants.optimizer_bytes *= optimizer / streaming;
-  const double tensor = calibration.factors[static_cast<std::size_t>(Factor::tensor_parallel)];
   const double data = calibration.factors[static_cast<std::size_t>(Factor::data_parallel)];
-  if (data > 0) constants.tensor_collectives *= tensor / data;
+  if (data > 0) {
+    constants.tensor_collectives *=
+        calibration.factors[static_cast<std::size_t>(Factor::tensor_parallel)] / data;
+    constants.tensor_network_collectives *=
+        calibration.factors[static_cast<std::size_t>(Factor::tensor_network)] / data;
+  }
   constants.overlap_slowdown = calibration.overlap_slowdown;
   return constants;
 }

@@ -17,13 +17,15 @@ enum class Factor : std::uint8_t {
   streaming,
   optimizer,
   tensor_parallel,
+  tensor_network,  // the same between nodes
   data_parallel,
   transfers
 };
-inline constexpr std::array<std::string_view, 7> kFactorNames{
-    "products", "attention", "streaming", "optimizer", "tensor_parallel", "data_parallel", "transfers"};
+inline constexpr std::array<std::string_view, 8> kFactorNames{
+    "products",        "attention",      "streaming",     "optimizer",
+    "tensor_parallel", "tensor_network", "data_parallel", "transfers"};
 using Factors = std::array<double, kFactorNames.size()>;
-inline constexpr Factors kNoFactors{1, 1, 1, 1, 1, 1, 1};
+inline constexpr Factors kNoFactors{1, 1, 1, 1, 1, 1, 1, 1};
 
 /// Corrections of the cost model for one machine and this executor, with where they come from.
 struct Calibration {

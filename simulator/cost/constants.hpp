@@ -52,7 +52,8 @@ struct KernelConstants {
   Seconds collective_launch = microseconds(30);  // host time that one tensor-parallel collective adds
 
   // Collectives
-  double tensor_collectives = 1;  // time of those of the tensor group over what collective() says
+  double tensor_collectives = 1;          // time of those of the tensor group over what collective() says
+  double tensor_network_collectives = 1;  // the same for a tensor group that spans nodes
   Seconds collective_base = microseconds(50);  // launch and skew of one collective inside training
   double tree_bandwidth = 0.92;                // of a ring's, NCCL's double binary tree
   double nvls_bandwidth = 1.35;                // all-reduce in the switch over a ring

@@ -15,6 +15,7 @@ Phase& Phase::operator+=(const Phase& b) {
   memory_bound += b.memory_bound;
   host += b.host;
   recompute += b.recompute;
+  recompute_collectives += b.recompute_collectives;
   tensor_parallel += b.tensor_parallel;
   flops += b.flops;
   tensor_parallel_bytes += b.tensor_parallel_bytes;
@@ -23,7 +24,7 @@ Phase& Phase::operator+=(const Phase& b) {
 
 Phase operator*(Phase a, double k) {
   for (Seconds* part : {&a.ideal, &a.product_loss, &a.attention_loss, &a.memory_bound, &a.host, &a.recompute,
-                        &a.tensor_parallel})
+                        &a.recompute_collectives, &a.tensor_parallel})
     *part *= k;
   a.flops *= k;
   a.tensor_parallel_bytes *= k;
@@ -63,8 +64,12 @@ class LayerCoster {
   [[nodiscard]] Passes layer() const;
   [[nodiscard]] Passes head() const;
   [[nodiscard]] Passes embedding() const;
+  /// What a rank moves in each half of an all-reduce: (n-1)/n of the message.
+  [[nodiscard]] Bytes activation_moved() const {
+    return Bytes{tokens_ * h() * element_bytes(activation_precision()) * (t_ - 1) / t_};
+  }
   [[nodiscard]] Seconds activation_collective(Collective what) const {
-    return c_.tensor_collectives *
+    return (group_.nodes > 1 ? c_.tensor_network_collectives : c_.tensor_collectives) *
            model_.collective(what, Bytes{tokens_ * h() * element_bytes(activation_precision())}, group_);
   }
   [[nodiscard]] Precision activation_precision() const {
@@ -77,7 +82,8 @@ class LayerCoster {
     return std::max<double>(static_cast<double>(spec_.kv_width()) / t_, spec_.head_dim);
   }
   void add_tensor_parallel(Passes& passes, Seconds weight_gradients) const;
-  void add_recompute(Passes& passes, const Passes& core, Seconds second_products) const;
+  /// `outputs`: the products that end attention and MLP.
+  void add_recompute(Passes& passes, const Passes& core, const std::array<Product, 2>& outputs) const;
   void add_host(Passes& passes, double kernels, double collectives_forward,
                 double collectives_backward) const;
 
@@ -197,20 +203,19 @@ void LayerCoster::add_tensor_parallel(Passes& passes, Seconds weight_gradients) 
   }
   passes.forward.tensor_parallel += forward;
   passes.backward.tensor_parallel += seen;
-  // A rank moves (n-1)/n of the message in each half of an all-reduce: four halves forward, four backward,
-  // and with a split sequence the two gathers more.
-  const Bytes half_moved{tokens_ * h() * element_bytes(activation_precision()) * (t_ - 1) / t_};
-  passes.forward.tensor_parallel_bytes += 4 * half_moved;
-  passes.backward.tensor_parallel_bytes += (split ? 6 : 4) * half_moved;
+  // Four halves of an all-reduce forward, four backward, and with a split sequence the two gathers more.
+  passes.forward.tensor_parallel_bytes += 4 * activation_moved();
+  passes.backward.tensor_parallel_bytes += (split ? 6 : 4) * activation_moved();
 }
 
-void LayerCoster::add_recompute(Passes& passes, const Passes& core, Seconds second_products) const {
+void LayerCoster::add_recompute(Passes& passes, const Passes& core,
+                                const std::array<Product, 2>& outputs) const {
   switch (key_.recompute) {
     case Recompute::none:
       return;
     case Recompute::selective:
       if (run_.selective_saves_products) {
-        passes.backward.recompute += passes.forward.memory_bound + second_products;
+        passes.backward.recompute += passes.forward.memory_bound + outputs[0].forward + outputs[1].forward;
       } else if (run_.selective_recomputes_cheap) {
         passes.backward.recompute += core.forward.total() + passes.forward.memory_bound;
         passes.backward.flops += core.forward.flops;
@@ -219,11 +224,25 @@ void LayerCoster::add_recompute(Passes& passes, const Passes& core, Seconds seco
         passes.backward.flops += core.forward.flops;
       }
       return;
-    case Recompute::full:
-      passes.backward.recompute += passes.forward.total();
-      passes.backward.flops += passes.forward.flops;
-      passes.backward.tensor_parallel_bytes += passes.forward.tensor_parallel_bytes;
+    case Recompute::full: {
+      // Nothing in the layer needs the MLP's output: its product and that one's sum may be left out.
+      Phase again = passes.forward;
+      Seconds product{};
+      if (run_.recompute_ends_before_output) {
+        product = outputs[1].forward;
+        again.flops -= outputs[1].flops;
+        if (key_.tp > 1) {
+          again.tensor_parallel -= activation_collective(key_.sequence_parallel ? Collective::reduce_scatter
+                                                                                : Collective::all_reduce);
+          again.tensor_parallel_bytes -= activation_moved() * (key_.sequence_parallel ? 1 : 2);
+        }
+      }
+      passes.backward.recompute += again.total() - product;
+      passes.backward.recompute_collectives += again.tensor_parallel;
+      passes.backward.flops += again.flops;
+      passes.backward.tensor_parallel_bytes += again.tensor_parallel_bytes;
       return;
+    }
   }
 }
 
@@ -260,7 +279,7 @@ Passes LayerCoster::layer() const {
   passes.forward += kernels;
   passes.backward += kernels * c_.elementwise_backward;
   add_tensor_parallel(passes, weight_gradients);
-  add_recompute(passes, core, products[1].forward + products[3].forward);
+  add_recompute(passes, core, {products[1], products[3]});
   const double collectives = key_.sequence_parallel ? 4 : 2;
   add_host(passes, run_.kernels_per_layer, collectives, key_.sequence_parallel ? 6 : 2);
   return passes;

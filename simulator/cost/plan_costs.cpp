@@ -75,8 +75,10 @@ PlanCosts plan_costs(const Problem& problem, const CostModel& model, const Paral
   if (const double cores = problem.topology.shared_cores; cores > 0 && cores < plan.world())
     // The engine slows compute down where ranks share cores. Collectives were measured among all ranks.
     for (Passes* passes : {&blocks.layer, &blocks.embedding, &blocks.head})
-      for (Phase* phase : {&passes->forward, &passes->backward})
+      for (Phase* phase : {&passes->forward, &passes->backward}) {
+        phase->recompute += phase->recompute_collectives * (cores / plan.world() - 1);
         phase->tensor_parallel *= cores / plan.world();
+      }
   const KernelConstants& c = model.constants();
   const RuntimeOptions& run = problem.runtime;
   PlanCosts costs;

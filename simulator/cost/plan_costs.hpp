@@ -11,15 +11,16 @@ namespace tpplan {
 /// Seconds of one micro-batch through one thing (a layer, an embedding, a head, a stage), by what they are
 /// spent on. The parts add up to total(); the waterfall of `explain` is made of them.
 struct Phase {
-  Seconds ideal;                // model FLOPs at the device's datasheet peak
-  Seconds product_loss;         // matrix products beyond that
-  Seconds attention_loss;       // attention beyond that
-  Seconds memory_bound;         // norms, activations, residuals, loss
-  Seconds host;                 // the host launches kernels more slowly than the device runs them
-  Seconds recompute;            // everything that is done again
-  Seconds tensor_parallel;      // exposed communication of the tensor-parallel group
-  Flops flops;                  // executed, recomputation included
-  Bytes tensor_parallel_bytes;  // that the tensor-parallel group moves per rank, seen or hidden
+  Seconds ideal;                  // model FLOPs at the device's datasheet peak
+  Seconds product_loss;           // matrix products beyond that
+  Seconds attention_loss;         // attention beyond that
+  Seconds memory_bound;           // norms, activations, residuals, loss
+  Seconds host;                   // the host launches kernels more slowly than the device runs them
+  Seconds recompute;              // everything that is done again
+  Seconds recompute_collectives;  // of which the tensor-parallel group's
+  Seconds tensor_parallel;        // exposed communication of the tensor-parallel group
+  Flops flops;                    // executed, recomputation included
+  Bytes tensor_parallel_bytes;    // that the tensor-parallel group moves per rank, seen or hidden
 
   [[nodiscard]] Seconds total() const {
     return ideal + product_loss + attention_loss + memory_bound + host + recompute + tensor_parallel;

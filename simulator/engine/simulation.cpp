@@ -52,8 +52,12 @@ double repeated_share(const Problem& problem, Recompute recompute) {
       return 0;
     case Recompute::selective:
       return (problem.runtime.selective_saves_products ? products / 2 : core) / all;
-    case Recompute::full:
-      return (products + core) / all;
+    case Recompute::full: {
+      const double left_out = problem.runtime.recompute_ends_before_output
+                                  ? 2.0 * model.layers * static_cast<double>(model.hidden) * model.ffn
+                                  : 0;
+      return (products - left_out + core) / all;
+    }
   }
   return 0;
 }

@@ -27,6 +27,7 @@ void visit_options(Options& o, Visitor visit) {
   visit("p2p_overlap", o.p2p_overlap);
   visit("embedding_weighs_a_layer", o.embedding_weighs_a_layer);
   visit("selective_saves_products", o.selective_saves_products);
+  visit("recompute_ends_before_output", o.recompute_ends_before_output);
   visit("selective_recomputes_cheap", o.selective_recomputes_cheap);
   visit("zero3_bandwidth_share", o.zero3_bandwidth_share);
   visit("gradient_bytes", o.gradient_bytes);

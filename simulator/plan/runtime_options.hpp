@@ -55,9 +55,10 @@ struct RuntimeOptions {
   bool double_buffered_reduction = false;  // ZeRO 2, 3: a bucket is filled while another is reduced
   bool p2p_overlap = false;                // pipeline transfers hide behind compute
   bool embedding_weighs_a_layer = false;
-  bool selective_saves_products = false;    // torchtitan's per-operator selective recompute
-  bool selective_recomputes_cheap = false;  // selective recompute redoes all that no product makes:
-                                            // attention, norms, activations
+  bool selective_saves_products = false;      // torchtitan's per-operator selective recompute
+  bool selective_recomputes_cheap = false;    // selective recompute redoes all that no product makes:
+                                              // attention, norms, activations
+  bool recompute_ends_before_output = false;  // full recompute leaves out the MLP's last product and its sum
   Seconds fixed_per_step = milliseconds(6);
   bool operator==(const RuntimeOptions&) const = default;
 };

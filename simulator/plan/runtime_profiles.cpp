@@ -150,6 +150,7 @@ RuntimeOptions tpplan_executor() {
   o.double_buffered_reduction = true;
   o.p2p_overlap = true;
   o.selective_recomputes_cheap = true;
+  o.recompute_ends_before_output = true;
   o.fixed_per_step = Seconds{0};
   return o;
 }
