@@ -125,9 +125,10 @@ StepSummary summarise(const std::vector<Measurement>& measurements) {
   std::map<std::string, std::vector<Seconds>> steps;
   for (auto& [key, times] : ranks) {
     if (key.second == first) continue;
-    const bool computes = streams.at(key.first) == StreamKind::compute;
-    steps[key.first].push_back(computes ? median(std::move(times))
-                                        : *std::min_element(times.begin(), times.end()));
+    const bool waits_for_others =
+        streams.at(key.first) != StreamKind::compute && key.first.find(".send_") == std::string::npos;
+    steps[key.first].push_back(waits_for_others ? *std::min_element(times.begin(), times.end())
+                                                : median(std::move(times)));
   }
   StepSummary summary;
   for (auto& [name, times] : steps) summary.by_label[name] = median(std::move(times));

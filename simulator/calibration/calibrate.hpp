@@ -17,8 +17,8 @@ struct StepSummary {
   int steps = 0;  // that count: all but the first, which allocates and makes primitives
 };
 
-/// Medians over steps. Of the ranks that ran a task of the same label, those that compute count by their
-/// median; of a collective the shortest counts, since the others waited for that rank.
+/// Medians over steps. Of the ranks that ran a task of the same label, those that compute or send count by
+/// their median; of a collective the shortest counts, since the others waited for that rank.
 [[nodiscard]] StepSummary summarise(const std::vector<Measurement>& measurements);
 
 struct CalibrationRun {

@@ -13,13 +13,12 @@ KernelConstants with_calibration(KernelConstants constants, const Calibration& c
   const double streaming = calibration.factors[static_cast<std::size_t>(Factor::streaming)];
   const double optimizer = calibration.factors[static_cast<std::size_t>(Factor::optimizer)];
   if (streaming > 0) constants.optimizer_bytes *= optimizer / streaming;
-  const double data = calibration.factors[static_cast<std::size_t>(Factor::data_parallel)];
-  if (data > 0) {
-    constants.tensor_collectives *=
-        calibration.factors[static_cast<std::size_t>(Factor::tensor_parallel)] / data;
-    constants.tensor_network_collectives *=
-        calibration.factors[static_cast<std::size_t>(Factor::tensor_network)] / data;
-  }
+  const auto relative = [&](Factor tensor, Factor data) {
+    const double applied = calibration.factors[static_cast<std::size_t>(data)];
+    return applied > 0 ? calibration.factors[static_cast<std::size_t>(tensor)] / applied : 1;
+  };
+  constants.tensor_collectives *= relative(Factor::tensor_parallel, Factor::data_parallel);
+  constants.tensor_network_collectives *= relative(Factor::tensor_network, Factor::data_network);
   constants.overlap_slowdown = calibration.overlap_slowdown;
   return constants;
 }
@@ -86,8 +85,9 @@ Seconds CalibratedCostModel::streaming(Bytes bytes, double kernels) const {
   return plain_.streaming(bytes, kernels) * factor(Factor::streaming);
 }
 Seconds CalibratedCostModel::collective(Collective what, Bytes bytes, const GroupPath& path) const {
-  return plain_.collective(what, bytes, path) *
-         factor(what == Collective::send ? Factor::transfers : Factor::data_parallel);
+  return plain_.collective(what, bytes, path) * factor(what == Collective::send ? Factor::transfers
+                                                       : path.nodes > 1         ? Factor::data_network
+                                                                                : Factor::data_parallel);
 }
 
 }  // namespace tpplan

@@ -19,13 +19,14 @@ enum class Factor : std::uint8_t {
   tensor_parallel,
   tensor_network,  // the same between nodes
   data_parallel,
+  data_network,
   transfers
 };
-inline constexpr std::array<std::string_view, 8> kFactorNames{
-    "products",        "attention",      "streaming",     "optimizer",
-    "tensor_parallel", "tensor_network", "data_parallel", "transfers"};
+inline constexpr std::array<std::string_view, 9> kFactorNames{
+    "products",       "attention",     "streaming",    "optimizer", "tensor_parallel",
+    "tensor_network", "data_parallel", "data_network", "transfers"};
 using Factors = std::array<double, kFactorNames.size()>;
-inline constexpr Factors kNoFactors{1, 1, 1, 1, 1, 1, 1, 1};
+inline constexpr Factors kNoFactors{1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 /// Corrections of the cost model for one machine and this executor, with where they come from.
 struct Calibration {

@@ -61,10 +61,15 @@ PlanPaths plan_paths(const Topology& topology, const ParallelPlan& plan) {
   paths.everyone = group_path(topology, {plan.world(), 1});
   if (plan.pp > 1) {
     const int count = plan.tp * plan.cp;
+    // Ranks of a node at the same place of their pipelines send at once.
+    const int replicas = plan.order == AxisOrder::tp_cp_dp_pp
+                             ? plan.dp
+                             : std::max(1, topology.used_per_node / (count * plan.pp));
+    const int senders = std::min(topology.used_per_node, count * replicas);
     for (int rank = 0; rank < plan.pp; ++rank)
-      paths.hops.push_back(
-          pair_path(topology, rank * plan.pp_stride(), (rank + 1) % plan.pp * plan.pp_stride(), count));
-    paths.ends = pair_path(topology, 0, (plan.pp - 1) * plan.pp_stride(), count);
+      paths.hops.push_back(pair_path(topology, rank * plan.pp_stride(),
+                                     (rank + 1) % plan.pp * plan.pp_stride(), count, senders));
+    paths.ends = pair_path(topology, 0, (plan.pp - 1) * plan.pp_stride(), count, senders);
   }
   return paths;
 }
@@ -112,7 +117,7 @@ PlanCosts plan_costs(const Problem& problem, const CostModel& model, const Paral
   if (problem.model.tied_embeddings && plan.pp > 1) {
     // The two copies of the tied embedding are summed over the first and the last rank.
     const Bytes gradient{blocks.parameters.tied * run.reduce_bytes};
-    costs.tied_reduce = 2 * model.collective(Collective::send, gradient, paths.ends);
+    costs.tied_reduce = model.collective(Collective::all_reduce, gradient, paths.ends);
   }
   if (plan.zero == ZeroStage::weights && paths.replicas.size > 1) {
     GroupPath replicas = paths.replicas;

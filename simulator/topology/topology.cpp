@@ -95,19 +95,19 @@ void fill_local(const Topology& topology, GroupPath& path, int stride) {
   path.bottleneck = worst.words;
 }
 
-/// Flow of a group of `local` ranks in a node, in or out of it, when every GPU of the node takes part in such
-/// a group.
-void fill_network(const Topology& topology, GroupPath& path, bool crosses_leaves) {
+/// Flow of a group of `local` ranks in a node, in or out of it, when `senders` GPUs of the node, from `first`
+/// on, take part in such a group.
+void fill_network(const Topology& topology, GroupPath& path, bool crosses_leaves, int first, int senders) {
   const Fabric& fabric = topology.fabric;
   Flows flows;
-  const int gpus = topology.used_per_node;
-  for (int gpu = 0; gpu < gpus; ++gpu) {
+  for (int sender = 0; sender < senders; ++sender) {
+    const int gpu = (first + sender) % topology.used_per_node;
     const int nic = topology.nic_of_gpu[static_cast<std::size_t>(gpu)];
     add_route(topology, topology.gpu_vertices[static_cast<std::size_t>(gpu)],
               topology.nic_vertices[static_cast<std::size_t>(nic)], flows);
   }
   // A part of a node still has all its NICs; a GPU cannot use more of them than its PCIe path carries.
-  const double share = static_cast<double>(topology.nics_per_node) / gpus;
+  const double share = static_cast<double>(topology.nics_per_node) / senders;
   const BytesPerSecond per_gpu_nic = fabric.nic_bandwidth * std::min(share, 1.0);
   const Bottleneck pcie = slowest(topology, flows);
   const double oversubscription = crosses_leaves ? fabric.oversubscription : 1;
@@ -238,12 +238,12 @@ GroupPath group_path(const Topology& topology, GroupShape shape) {
   if (path.nodes > 1) {
     const int used = topology.used_per_node;
     const int span = std::max(path.nodes, (shape.size * shape.stride + used - 1) / used);
-    fill_network(topology, path, leaves_leaf(topology, span));
+    fill_network(topology, path, leaves_leaf(topology, span), 0, used);
   }
   return path;
 }
 
-GroupPath pair_path(const Topology& topology, int from, int to, int count) {
+GroupPath pair_path(const Topology& topology, int from, int to, int count, int senders) {
   GroupPath path;
   path.size = 2;
   const int used = topology.used_per_node;
@@ -257,7 +257,7 @@ GroupPath pair_path(const Topology& topology, int from, int to, int count) {
   if (crosses_nodes) {
     path.local = 1;
     path.nodes = 2;
-    fill_network(topology, path, crosses_leaves);
+    fill_network(topology, path, crosses_leaves, from % used, std::clamp(senders, 1, used));
     return path;
   }
   path.local = 2;

@@ -178,7 +178,8 @@ void complete(Topology& topology);
 [[nodiscard]] GroupPath group_path(const Topology& topology, GroupShape shape);
 
 /// One transfer from each rank of [from, from + count) to its counterpart in [to, to + count), all at the
-/// same time: what pipeline stages do. Over the network as soon as one pair is. `size` is 2 in the result.
-[[nodiscard]] GroupPath pair_path(const Topology& topology, int from, int to, int count);
+/// same time: what pipeline stages do. Over the network as soon as one pair is; `senders` ranks of a node
+/// then share its NICs. `size` is 2 in the result.
+[[nodiscard]] GroupPath pair_path(const Topology& topology, int from, int to, int count, int senders);
 
 }  // namespace tpplan

@@ -25,9 +25,10 @@ def plan_text(tp=2, pp=2, dp=1, zero=0, **more):
     keys = dict(model="model.yaml", topology="four.yaml", gpus=tp * pp * dp, tp=tp, dp=dp, pp=pp, zero=zero, micro_batch=1,
                 global_batch=4, sequence=32, recompute="none", schedule="1f1b", precision="fp32")
     keys.update(more)
-    each = 4 // pp
+    count = pp * keys.get("vpp", 1)
+    each = 4 // count
     stages = "".join(f"  - {{first: {each * i}, layers: {each}{', embedding: true' if i == 0 else ''}"
-                     f"{', head: true' if i == pp - 1 else ''}}}\n" for i in range(pp))
+                     f"{', head: true' if i == count - 1 else ''}}}\n" for i in range(count))
     return "".join(f"{k}: {v}\n" for k, v in keys.items()) + "runtime: {framework: tpplan}\nstages:\n" + stages
 
 

@@ -165,6 +165,17 @@ class RunTest(RunCase):
             self.assertTrue(report["agrees"], report)
             self.assertEqual(report["tensors"], 52)
 
+    @unittest.skipUnless(MPI, "Equality.* holds for ranks as threads")
+    def test_gradients_over_mpi_are_those_of_one_rank(self):
+        for number, options in enumerate((
+                dict(tp=4, pp=1, sequence_parallel="true", recompute="full"), dict(tp=2, pp=2, vpp=2, schedule="interleaved"),
+                dict(tp=1, pp=4, schedule="gpipe", recompute="selective"), dict(tp=1, pp=2, dp=2, zero=1),
+                dict(tp=2, pp=1, dp=2, zero=2, sequence_parallel="true"), dict(tp=1, pp=1, dp=4, zero=3, recompute="full"))):
+            self.write("plan.yaml", plan_text(**options))
+            report = json.loads(self.tpplan("verify", "plan.yaml", "--data", "text.txt", "--out", f"mpi{number}", "--json", *self.launch()))
+            self.assertTrue(report["agrees"], (options, report))
+            self.assertLessEqual(abs(report["loss"] / report["loss_of_one"] - 1), 1e-5)
+
     def test_rehearses_a_plan_of_many_ranks(self):
         self.tpplan("--model", "gpt10b", "--gpus", 32, "-o", "big.yaml")
         report = json.loads(self.tpplan("rehearse", "big.yaml", "--out", "rehearsal", "--json"))

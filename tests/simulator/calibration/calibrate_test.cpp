@@ -93,7 +93,7 @@ CalibrationRun synthetic_run(const Problem& p, const ParallelPlan& plan, const C
 TEST(Calibrate, RecoversTheFactorsOfASyntheticMachine) {
   const Problem p = problem();
   Calibration truth;
-  truth.factors = {1.4, 1.0, 0.8, 1.0, 2.0, 1.0, 1.6, 1.0};
+  truth.factors = {1.4, 1.0, 0.8, 1.0, 2.0, 1.0, 1.6, 1.0, 1.0};
   truth.overlap_slowdown = 0.2;
   std::mt19937 random(3);
   std::vector<CalibrationRun> runs;
@@ -133,7 +133,7 @@ TEST(Calibrate, SaysWhatTheRunsDidNotTell) {
 TEST(Calibration, SurvivesItsFile) {
   Calibration c{.name = "a \"name\"",
                 .source = "somewhere",
-                .factors = {1.1, 0.9, 1, 1, 2, 1.5, 0.5, 1},
+                .factors = {1.1, 0.9, 1, 1, 2, 1.5, 0.5, 1, 1},
                 .tasks = 12,
                 .runs = 3};
   c.identified = {true, false, true, false, true, false, false};

@@ -71,7 +71,7 @@ TEST(GroupPath, AGroupAcrossTheEdgeOfALeafIsOversubscribed) {
 
 TEST(PairPath, OnePairOverTheNetworkIsEnough) {
   // Nodes of 6: of the pairs 0-4, 1-5, 2-6, 3-7 the last two cross.
-  const GroupPath path = pair_path(shipped("dgx-h100", 12), 0, 4, 4);
+  const GroupPath path = pair_path(shipped("dgx-h100", 12), 0, 4, 4, 4);
   EXPECT_EQ(path.nodes, 2);
   EXPECT_NEAR(gigabytes(path.network_bandwidth), 50 * 0.75, 1e-9);
 }
@@ -80,8 +80,8 @@ TEST(PairPath, NeighbouringNodesOfTwoLeavesAreOversubscribed) {
   Topology topology = shipped("selene", 64);
   topology.fabric.nodes_per_leaf = 4;
   topology.fabric.oversubscription = 2;
-  EXPECT_NEAR(gigabytes(pair_path(topology, 16, 24, 8).network_bandwidth), 18.75, 1e-9);      // nodes 2, 3
-  EXPECT_NEAR(gigabytes(pair_path(topology, 24, 32, 8).network_bandwidth), 18.75 / 2, 1e-9);  // nodes 3, 4
+  EXPECT_NEAR(gigabytes(pair_path(topology, 16, 24, 8, 8).network_bandwidth), 18.75, 1e-9);      // nodes 2, 3
+  EXPECT_NEAR(gigabytes(pair_path(topology, 24, 32, 8, 8).network_bandwidth), 18.75 / 2, 1e-9);  // nodes 3, 4
 }
 
 TEST(WithGpus, CountsThatNoNodeDividesAreSpreadThin) {

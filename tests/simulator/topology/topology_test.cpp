@@ -67,9 +67,19 @@ TEST(GroupPath, SharedPcieLinkIsDividedAmongItsFlows) {
 
 TEST(PairPath, NeighbouringStagesInANodeUseTheSwitch) {
   const Topology topology = shipped("dgx-h100", 64);
-  EXPECT_EQ(pair_path(topology, 0, 4, 4).nodes, 1);
-  EXPECT_EQ(pair_path(topology, 4, 8, 4).nodes, 2);
-  EXPECT_NEAR(gigabytes(pair_path(topology, 4, 8, 4).network_bandwidth), 50 * 0.75, 1e-9);
+  EXPECT_EQ(pair_path(topology, 0, 4, 4, 4).nodes, 1);
+  EXPECT_EQ(pair_path(topology, 4, 8, 4, 4).nodes, 2);
+  EXPECT_NEAR(gigabytes(pair_path(topology, 4, 8, 4, 4).network_bandwidth), 50 * 0.75, 1e-9);
+}
+
+TEST(PairPath, OnlyTheRanksThatSendShareTheNics) {
+  Topology topology = shipped("dgx-1v", 16);  // 4 NICs for 8 GPUs
+  const auto share = [&](int senders) {
+    return gigabytes(pair_path(topology, 0, 8, 1, senders).network_bandwidth);
+  };
+  EXPECT_NEAR(share(1), 12.5 * 0.75, 1e-9);  // a GPU uses one NIC
+  EXPECT_NEAR(share(2), 6.3, 1e-9);          // two that are neighbours share a PCIe switch
+  EXPECT_NEAR(share(8), 12.5 * 0.75 / 2, 1e-9);
 }
 
 TEST(WithGpus, TakesTheFewestEvenNodes) {
