@@ -7,6 +7,7 @@ Exit code 77 when PyTorch is not installed.
 import json
 import math
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -197,6 +198,7 @@ def permuted(index, n, key):
 
 def main():
     worker, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    shutil.rmtree(folder, ignore_errors=True)  # losses of an earlier run would be added to
     torch.set_num_threads(1)
     text = (pathlib.Path(__file__).read_text() + (pathlib.Path(__file__).parents[3] / "docs/cost-model.md").read_text()).encode()
     worst = 0.0

@@ -89,30 +89,35 @@ SampleReader random_samples(const ModelSpec& model) {
   };
 }
 
+void on_ranks(const ModelSpec& model, const ParallelPlan& plan, const TrainingOptions& options,
+              const Schedule& schedule, Seconds patience, const std::function<void(TrainingRank)>& body) {
+  run_rank_threads(plan.world(), patience, [&](Communicator& world) {
+    const auto backend = make_cpu_backend(1);
+    Arena arena(*backend);
+    Recorder recorder(world.rank(), false);
+    RankContext context(model, plan, *backend, arena, recorder, world);
+    Trainer trainer(context, options, schedule);
+    trainer.initialise();
+    BatchReader batches(random_samples(model), plan, context.at.dp, 0);
+    body({world, context, arena, trainer, batches});
+  });
+}
+
 TrainingRun train(const ModelSpec& model, const ParallelPlan& plan, const TrainingOptions& options,
                   int steps) {
   TrainingRun run;
   std::mutex mutex;
-  const Schedule schedule =
-      make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches()));
-  run_rank_threads(plan.world(), Seconds{60}, [&](Communicator& world) {
-    const auto backend = make_cpu_backend(1);
-    Arena arena(*backend);
-    Recorder recorder(world.rank(), false);
-    RankContext rank(model, plan, *backend, arena, recorder, world);
-    Trainer trainer(rank, options, schedule);
-    trainer.initialise();
-    BatchReader first(random_samples(model), plan, rank.at.dp, 0),
-        batches(random_samples(model), plan, rank.at.dp, 0);
-    (void)trainer.gradients(first.next());
-    collect(trainer, ParameterStore::Field::gradient, model, mutex, run.gradients);
+  on_ranks(model, plan, options, schedule_of(plan), Seconds{60}, [&](TrainingRank rank) {
+    BatchReader first(random_samples(model), plan, rank.context.at.dp, 0);
+    (void)rank.trainer.gradients(first.next());
+    collect(rank.trainer, ParameterStore::Field::gradient, model, mutex, run.gradients);
     for (int i = 0; i < steps; ++i) {
-      const StepResult result = trainer.step(batches.next());
-      if (world.rank() != 0) continue;
+      const StepResult result = rank.trainer.step(rank.batches.next());
+      if (rank.world.rank() != 0) continue;
       run.losses.push_back(result.loss);
       run.gradient_norms.push_back(result.gradient_norm);
     }
-    collect(trainer, ParameterStore::Field::weight, model, mutex, run.weights);
+    collect(rank.trainer, ParameterStore::Field::weight, model, mutex, run.weights);
   });
   return run;
 }

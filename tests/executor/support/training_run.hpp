@@ -1,12 +1,16 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "executor/backend/arena.hpp"
 #include "executor/train/batch_reader.hpp"
+#include "executor/train/context.hpp"
 #include "executor/train/trainer.hpp"
+#include "simulator/engine/simulation.hpp"
 #include "simulator/model/model_spec.hpp"
 #include "simulator/plan/parallel_plan.hpp"
 
@@ -28,6 +32,19 @@ struct TrainingRun {
   Tensors gradients;  // of the first step, as published tensors
   Tensors weights;    // after the last step
 };
+
+/// One rank of a plan, ready to train, and its tokens.
+struct TrainingRank {
+  Communicator& world;
+  RankContext& context;
+  Arena& arena;
+  Trainer& trainer;
+  BatchReader& batches;
+};
+
+/// Runs `body` on every rank of a plan, as threads. `schedule` is given apart so that it can be a wrong one.
+void on_ranks(const ModelSpec& model, const ParallelPlan& plan, const TrainingOptions& options,
+              const Schedule& schedule, Seconds patience, const std::function<void(TrainingRank)>& body);
 
 /// Trains on random tokens of a fixed seed with the plan's ranks as threads.
 [[nodiscard]] TrainingRun train(const ModelSpec& model, const ParallelPlan& plan,

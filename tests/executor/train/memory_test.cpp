@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "executor/backend/rank_threads.hpp"
-#include "executor/cpu/cpu_backend.hpp"
 #include "executor/support/training_run.hpp"
 #include "simulator/memory/memory_report.hpp"
 #include "simulator/plan/problem.hpp"
@@ -21,23 +19,14 @@ std::vector<double> peaks(const ModelSpec& model, const ParallelPlan& plan, int 
                           const std::function<void(int step, const Arena&)>& later = {}) {
   std::vector<double> peaks(static_cast<std::size_t>(plan.pp));
   std::mutex mutex;
-  const Schedule schedule =
-      make_schedule(plan.schedule, plan.pp, plan.vpp, static_cast<int>(plan.microbatches()));
-  run_rank_threads(plan.world(), Seconds{60}, [&](Communicator& world) {
-    const auto backend = make_cpu_backend(1);
-    Arena arena(*backend);
-    Recorder recorder(world.rank(), false);
-    RankContext rank(model, plan, *backend, arena, recorder, world);
-    Trainer trainer(rank, TrainingOptions{}, schedule);
-    trainer.initialise();
-    BatchReader batches(random_samples(model), plan, rank.at.dp, 0);
+  on_ranks(model, plan, TrainingOptions{}, schedule_of(plan), Seconds{60}, [&](TrainingRank rank) {
     for (int step = 0; step < steps; ++step) {
-      (void)trainer.step(batches.next());
-      if (later && world.rank() == 0) later(step, arena);
+      (void)rank.trainer.step(rank.batches.next());
+      if (later && rank.world.rank() == 0) later(step, rank.arena);
     }
     const std::lock_guard lock(mutex);
-    double& peak = peaks[static_cast<std::size_t>(rank.at.pp)];
-    peak = std::max(peak, static_cast<double>(arena.peak_bytes()));
+    double& peak = peaks[static_cast<std::size_t>(rank.context.at.pp)];
+    peak = std::max(peak, static_cast<double>(rank.arena.peak_bytes()));
   });
   return peaks;
 }
