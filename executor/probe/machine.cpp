@@ -53,10 +53,9 @@ Machine detect_machine(Communicator& world) {
   return machine_with(set);
 }
 
-Environment environment_of(const Machine& machine, const RankHost& host, int ranks,
-                           const std::string& backend) {
-  return {.cpu = machine.cpu,
-          .cores = machine.cores,
+Environment environment_of(const RankHost& host, int ranks, const std::string& backend) {
+  return {.cpu = host.machine.cpu,
+          .cores = host.machine.cores,
           .backend = backend,
           .transport = host.transport,
           .version = TPPLAN_VERSION,

@@ -68,14 +68,14 @@ class Prober {
       : request_(request),
         world_(world),
         host_(host),
-        machine_(detect_machine(world)),
+        machine_(host.machine),
         backend_(make_cpu_backend(host.threads)),
         arena_(*backend_) {
     active_ = std::clamp(machine_.cores / host.threads, 1, host.ranks_on_machine);
   }
 
   [[nodiscard]] ProbeResult run() {
-    result_.environment = environment_of(machine_, host_, world_.size(), backend_->name());
+    result_.environment = environment_of(host_, world_.size(), backend_->name());
     if (host_.ranks_on_machine < world_.size() && host_.ranks_on_machine * host_.threads > machine_.cores)
       throw ConfigError(fmt::format(
           "{} ranks of {} threads are more than the {} cores of a host; give fewer ranks or --rank-threads",
@@ -100,7 +100,7 @@ class Prober {
   const ProbeRequest& request_;
   Communicator& world_;
   const RankHost& host_;
-  Machine machine_;
+  const Machine& machine_;
   std::unique_ptr<Backend> backend_;
   Arena arena_;
   int active_ = 1;                       // ranks of the first machine that have a core

@@ -80,9 +80,10 @@ int run_as_mpi_rank(const TrainingJob& job) {
     const Watchdog watchdog(board, Seconds{job.patience},
                             [&](const OperationBoard::Waiting& waiting) { end_stuck_job(mpi, waiting); });
     const auto world = mpi.connect(board);
-    const RankHost host{threads_of_rank(job, mpi.ranks_on_host()), mpi.ranks_on_host(),
+    const Machine machine = detect_machine(*world);
+    const RankHost host{machine, threads_of_rank(job, machine, mpi.ranks_on_machine()), mpi.ranks_on_host(),
                         mpi.ranks_on_machine(), mpi.library()};
-    ranks_share_cores = host.ranks_on_machine * host.threads > detect_machine(*world).cores;
+    ranks_share_cores = host.ranks_on_machine * host.threads > machine.cores;
     if (job.task == JobTask::probe)
       probe(job, *world, host);
     else
@@ -97,7 +98,8 @@ int run_as_threads(const TrainingJob& job) {
     const bool probes = job.task == JobTask::probe;
     const std::optional<Workload> work = probes ? std::nullopt : std::optional(read_workload(job));
     const int ranks = probes ? job.ranks : work->plan.world();
-    const RankHost host{threads_of_rank(job, ranks), ranks, ranks, "threads"};
+    const Machine machine = detect_machine();
+    const RankHost host{machine, threads_of_rank(job, machine, ranks), ranks, ranks, "threads"};
     run_rank_threads(ranks, Seconds{job.patience}, [&](Communicator& world) {
       if (probes)
         probe(job, world, host);

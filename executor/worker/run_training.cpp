@@ -227,10 +227,8 @@ void run_training(const Workload& work, Communicator& world, const RankHost& hos
   if (measured) measured->close();
   const json memory = memory_report_of(rank, world);
   world.barrier();
-  const Machine machine = detect_machine(world);
   if (!first) return;
-  if (measured)
-    MeasurementFile::join(folder, environment_of(machine, host, world.size(), rank.backend->name()));
+  if (measured) MeasurementFile::join(folder, environment_of(host, world.size(), rank.backend->name()));
   const double steps = std::max<double>(1, static_cast<double>(done));
   json report{{"event", "end"},
               {"step", rank.trainer.next_step()},

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "executor/probe/machine.hpp"
 #include "simulator/model/model_reader.hpp"
 #include "simulator/plan/problem.hpp"
 
@@ -42,8 +41,8 @@ Workload read_workload(const TrainingJob& job) {
   return work;
 }
 
-int threads_of_rank(const TrainingJob& job, int ranks_on_host) {
-  return job.threads > 0 ? job.threads : std::max(1, detect_machine().cores / ranks_on_host);
+int threads_of_rank(const TrainingJob& job, const Machine& machine, int ranks) {
+  return job.threads > 0 ? job.threads : std::max(1, machine.cores / ranks);
 }
 
 }  // namespace tpplan

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "executor/probe/machine.hpp"
 #include "executor/train/trainer.hpp"
 #include "simulator/plan/plan_codec.hpp"
 #include "simulator/plan/training_job.hpp"
@@ -19,8 +20,8 @@ struct Workload {
 /// cannot be run here: by name, with the reason.
 [[nodiscard]] Workload read_workload(const TrainingJob& job);
 
-/// OpenMP threads of a rank: what the job says, or the cores that this process may use dealt out over the
-/// ranks of the host.
-[[nodiscard]] int threads_of_rank(const TrainingJob& job, int ranks_on_host);
+/// OpenMP threads of a rank: what the job says, or the cores that all of them may use dealt out over the
+/// `ranks` of the machine.
+[[nodiscard]] int threads_of_rank(const TrainingJob& job, const Machine& machine, int ranks);
 
 }  // namespace tpplan
